@@ -1,0 +1,1 @@
+"""Check profiles: one TOML file each, read as data."""

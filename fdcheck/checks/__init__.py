@@ -1,0 +1,1 @@
+"""Estimates against claims: what agrees, what does not, and why."""

@@ -1,0 +1,154 @@
+"""Every column measured: the order in which noise, steps, decisions and second looks follow each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.numerics import kernels
+from fdcheck.numerics.differences import Measurement, measure_columns
+from fdcheck.numerics.noise import Noise, measure_noise
+from fdcheck.numerics.roughness import rough_outputs
+from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
+from fdcheck.problem.callables import Problem
+from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, unbounded
+from fdcheck.problem.trees import Leaf, matching
+from fdcheck.results import InvalidInput
+from fdcheck.settings import Settings
+
+_SCANNED_COLUMNS = 2
+"""Failing columns searched for jumps before the others are believed: a rough program is rough in all inputs
+that it depends on."""
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """What was measured of every column, and with which rules.
+
+    Parameters
+    ----------
+    measurement : Measurement
+        Estimates, error bars and codes.
+    noise, steps, accuracy : Noise, StepRange, Accuracy
+        What they were measured with.
+    forced : ndarray, shape (n,)
+        Steps that the user forced, NaN elsewhere.
+    rough : ndarray of bool, shape (m, n)
+        Entries whose program jumps in a way that explains how far the claim is off.
+    """
+
+    measurement: Measurement
+    noise: Noise
+    steps: StepRange
+    accuracy: Accuracy
+    forced: NDArray[np.float64]
+    rough: NDArray[np.bool_]
+
+
+def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Settings) -> Elementwise:
+    """Measure every column and decide every entry.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    claims : ndarray, shape (e, m, n), or None
+        What each endpoint claims; None to measure without a claim.
+    settings : Settings
+        Tolerances, forced steps, bounds.
+
+    Returns
+    -------
+    Elementwise
+        Cost in applies: 9 and then 4 an input as a rule; more where something is in doubt.
+    """
+    forced = _forced_steps(problem, settings)
+    bounds = _bounds(problem, settings)
+    steps = step_range(problem, forced)
+    noise = measure_noise(problem, steps.scale, bounds, settings.seed)
+    known = np.zeros((0, problem.outputs.size, problem.inputs.size)) if claims is None else claims
+    full = settings.full_accuracy or claims is None
+    goal, noise = accuracy(problem, known, noise, steps, settings.rtol, settings.atol or 0.0, full)
+    first = first_steps(problem, known, noise, steps, goal, forced)
+    found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
+    aliased = _aliased(found, noise, goal) if not np.isfinite(forced).any() else np.zeros(0, np.bool_)
+    if aliased.any():
+        tiny = np.maximum(32 * np.abs(noise.direction), steps.low)
+        first = np.stack([tiny, 8 * tiny])
+        found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
+    rough = np.zeros(found.estimate.shape, np.bool_)
+    result = Elementwise(found, noise, steps, goal, forced, rough)
+    if claims is not None:
+        _look_for_roughness(problem, claims, result, bounds)
+    return result
+
+
+def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.bool_]:
+    """Return the outputs whose estimates contradict the slope seen at a tiny step along a random direction.
+
+    A ripple whose period is the step, or a sine that turns many times within it, leaves smooth and wrong
+    differences. Kinks and undecided entries excuse an output: there the slopes do not add up.
+    """
+    plain = np.isin(found.code, (kernels.AGREES, kernels.DISAGREES)).all(axis=(0, 2))
+    along = found.estimate @ noise.direction
+    spread = found.error @ np.abs(noise.direction)
+    size = np.abs(found.estimate) @ np.abs(noise.direction)
+    allowed = noise.slope_error + spread + goal.rtol_out * size + 0.25 * noise.level
+    with np.errstate(invalid="ignore"):
+        return plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
+
+
+def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise, bounds: Bounds) -> None:
+    """Search failing columns for jumps that explain the failure, and turn what they explain into undecided."""
+    found = result.measurement
+    failing = found.code == kernels.DISAGREES
+    scanned = 0
+    for j in np.flatnonzero(failing.any(axis=(0, 1))):
+        if scanned == _SCANNED_COLUMNS and not result.rough.any():
+            return
+        outputs = np.flatnonzero(failing[:, :, j].any(axis=0))
+        miss = np.where(failing[:, outputs, j], np.abs(claims[:, outputs, j] - found.estimate[outputs, j]), 0.0)
+        rough = rough_outputs(
+            problem,
+            int(j),
+            [int(i) for i in outputs],
+            found.estimate[outputs, j],
+            miss.max(axis=0),
+            float(result.steps.scale[j]),
+            result.noise.level[outputs],
+            bounds,
+        )
+        scanned += 1
+        result.rough[outputs[rough], j] = True
+        for i in outputs[rough]:
+            found.code[failing[:, i, j], i, j] = kernels.NOISE
+
+
+def _forced_steps(problem: Problem, settings: Settings) -> NDArray[np.float64]:
+    """Return the step forced on each input coordinate, NaN where fdcheck chooses."""
+    forced: list[tuple[Leaf, float]] = []
+    for path, step in settings.eps_for.items():
+        forced.extend((leaf, step) for leaf in matching(problem.inputs, path, "eps_for"))
+    default = np.nan if settings.eps is None else settings.eps
+    return coordinate_vector(problem, forced, default)
+
+
+def _bounds(problem: Problem, settings: Settings) -> Bounds:
+    """Return the limits within which each input coordinate may be moved."""
+    if settings.bounds is None:
+        return unbounded(problem)
+    limits = settings.bounds if hasattr(settings.bounds, "items") else {"*": settings.bounds}
+    pairs: list[tuple[Leaf, float, float]] = []
+    for path, pair in limits.items():
+        try:
+            low, high = (float(v) for v in pair)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"bounds: expected (low, high) for {path!r}, got {pair!r:.60}") from None
+        if not low < high:
+            raise InvalidInput(f"bounds: expected low < high for {path!r}, got ({low:g}, {high:g})")
+        pairs.extend((leaf, low, high) for leaf in matching(problem.inputs, path, "bounds"))
+    return bounds_from(problem, pairs)
+
+

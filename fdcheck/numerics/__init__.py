@@ -1,0 +1,1 @@
+"""From points to estimates with error bars."""

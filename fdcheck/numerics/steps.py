@@ -1,0 +1,209 @@
+"""Which steps a column may take and where it starts, from scales, noise and claims."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.numerics import kernels
+from fdcheck.numerics.noise import Noise
+from fdcheck.problem.callables import Problem
+
+_SMALLEST_ULPS = 16.0
+"""Narrowest step in ulps of x: the spacing really taken is then known to a sixteenth of an ulp's share."""
+
+_RELATIVE = {2: (2.0**-2, 2.0**-14), 4: (2.0**-5, 1e-15), 8: (2.0**-5, 1e-30)}
+"""By bytes of the dtype: widest first step relative to the scale, and narrowest step at x = 0. Small first
+steps keep curvature, poles and kinks out; float16 has so few digits that it needs a quarter of its scale."""
+
+_WIDEST = 2.0**-2
+"""Widest step of all relative to the largest scale, taken only where noise leaves no other."""
+
+_TYPICAL = 4
+"""Outputs that it takes to tell what noise is typical: an estimate from nine points is three times too low in
+one of a hundred, and the rounding of one dtype is much the same in all outputs."""
+
+_FULL = {2: (2.0**-2, 2.0**-3), 4: (2.0**-5, 2.0**-3), 8: (2.0**-11, 2.0**-9)}
+"""Where a full-accuracy estimate starts, relative to the scale."""
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Steps allowed in each column.
+
+    Parameters
+    ----------
+    scale : ndarray, shape (n,)
+        Scale of each input coordinate: |x|, or where that is 0 the median magnitude of its leaf, of all
+        leaves, or 1.
+    low, first_high, high : ndarray, shape (n,)
+        Narrowest step, widest first step, widest step of all.
+    """
+
+    scale: NDArray[np.float64]
+    low: NDArray[np.float64]
+    first_high: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
+    """Return the steps allowed in each column.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    forced : ndarray, shape (n,)
+        Steps that the user forces, NaN where there is none. A forced step may be halved and doubled twice,
+        so that it has an error bar.
+    """
+    n = problem.inputs.size
+    x = np.abs(problem.x.astype(np.float64))
+    middle = _median_nonzero(x, 1.0)
+    scale, low, first_high, high = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for leaf in problem.inputs.leaves:
+        own = slice(leaf.start, leaf.stop)
+        size = x[own]
+        typical = _median_nonzero(size, middle)
+        widest, at_zero = _RELATIVE.get(leaf.real_dtype.itemsize, _RELATIVE[8])
+        scale[own] = np.where(size > 0, size, typical)
+        ulp = np.spacing(size.astype(leaf.real_dtype)).astype(np.float64)
+        low[own] = np.where(size > 0, _SMALLEST_ULPS * ulp, scale[own] * at_zero)
+        first_high[own] = widest * np.maximum(scale[own], typical)
+        high[own] = np.maximum(2 * widest, _WIDEST) * np.maximum.reduce([scale[own], np.full(size.size, max(typical, middle, 1.0))])
+    is_forced = np.isfinite(forced)
+    low = np.where(is_forced, forced / 4, low)
+    first_high = np.where(is_forced, forced, first_high)
+    high = np.where(is_forced, 4 * forced, high)
+    return StepRange(scale, low, first_high, high)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How accurate each entry has to be.
+
+    Parameters
+    ----------
+    rtol_out : ndarray, shape (m,)
+    rtol_in : ndarray, shape (n,)
+        Relative tolerance asked by the dtype of the output and of the input; the larger holds.
+    atol : float
+        Absolute tolerance.
+    sharp : float
+        Relative accuracy to reach before an entry is decided; infinite to stop at the tolerance.
+    share, row, top : ndarray, shape (m,)
+        The floor of an entry's tolerance is ``share * min(row / scale, top)``: what the best central step
+        can resolve, (noise / row)**(2/3) of the largest scaled entry of its row.
+    """
+
+    rtol_out: NDArray[np.float64]
+    rtol_in: NDArray[np.float64]
+    atol: float
+    sharp: float
+    share: NDArray[np.float64]
+    row: NDArray[np.float64]
+    top: NDArray[np.float64]
+
+
+def default_rtol(problem: Problem, rtol: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the relative tolerance by output and by input: the user's, or what the dtype resolves.
+
+    A central difference at its best step has an error of about eps**(2/3), so the default is
+    max(1e-3, 8 eps**(2/3)).
+    """
+    sides = []
+    for layout in (problem.outputs, problem.inputs):
+        asked = [
+            max(1e-3, 8 * float(np.finfo(leaf.dtype).eps) ** (2 / 3)) if rtol is None else rtol
+            for leaf in layout.leaves
+        ]
+        sides.append(layout.per_coordinate(asked))
+    return sides[0], sides[1]
+
+
+def accuracy(
+    problem: Problem,
+    claims: NDArray[np.float64],
+    noise: Noise,
+    steps: StepRange,
+    rtol: float | None,
+    atol: float,
+    full: bool,
+) -> tuple[Accuracy, Noise]:
+    """Return how accurate each entry has to be, from the claims and what was measured of them.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    claims : ndarray, shape (e, m, n)
+        Claims of each endpoint; ``e`` may be 0.
+    noise : Noise
+        As measured along one direction.
+    steps : StepRange
+        Scales of the inputs.
+    rtol, atol : float
+        Tolerances that the user asks for; None for the relative one that the dtypes resolve.
+    full : bool
+        Whether to measure as accurately as the function allows: to 10 eps**(2/3).
+
+    Returns
+    -------
+    accuracy : Accuracy
+    noise : Noise
+        With levels that stand out as too low beside those of the other outputs raised to what is typical.
+    """
+    rtol_out, rtol_in = default_rtol(problem, rtol)
+    size = np.where(np.isfinite(claims), np.abs(claims), 0.0).max(axis=0, initial=0.0, keepdims=False)
+    claimed_row = (size * steps.scale).max(axis=1, initial=0.0)
+    top = size.max(axis=1, initial=0.0)
+    per_step = np.abs(noise.direction) / steps.scale
+    length = np.median(per_step[per_step > 0]) if np.any(per_step > 0) else 1.0
+    seen = np.where(np.isfinite(noise.slope_error), 4 * (np.abs(noise.slope) + noise.level), np.inf) / length
+    row = np.where(claimed_row > 0, np.minimum(claimed_row, seen), np.where(np.isfinite(seen), seen, 0.0))
+    row = np.where(row > 0, row, np.abs(problem.value.astype(np.float64)))
+    top = np.where(top > 0, top, np.inf)
+    relative = np.where(row > 0, np.minimum(noise.level / np.where(row > 0, row, 1.0), 1.0), 0.0)
+    if len(relative) >= _TYPICAL:
+        relative = np.maximum(relative, np.minimum(0.5 * np.median(relative), 2 * noise.unit))
+        noise = dataclasses.replace(noise, level=np.maximum(noise.level, relative * row))
+    share = 10 * np.maximum(relative, noise.unit) ** (2 / 3)
+    sharp = 10 * float(np.finfo(problem.coarsest_dtype).eps) ** (2 / 3) if full else np.inf
+    return Accuracy(rtol_out, rtol_in, atol, sharp, share, row, top), noise
+
+
+def first_steps(
+    problem: Problem,
+    claims: NDArray[np.float64],
+    noise: Noise,
+    steps: StepRange,
+    goal: Accuracy,
+    forced: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the two steps at which each column is measured first, shape (2, n)."""
+    n = problem.inputs.size
+    first = np.empty((2, n))
+    if np.isfinite(goal.sharp) or not len(claims):
+        for leaf in problem.inputs.leaves:
+            own = slice(leaf.start, leaf.stop)
+            narrow, wide = _FULL.get(leaf.real_dtype.itemsize, _FULL[8])
+            first[0, own], first[1, own] = narrow * steps.scale[own], wide * steps.scale[own]
+        first = 2.0 ** np.round(np.log2(first))
+    else:
+        kernels.first_steps(
+            np.ascontiguousarray(claims), noise.level, goal.rtol_out, goal.rtol_in, goal.share, goal.row, goal.top,
+            steps.scale, steps.low, steps.first_high, first,
+        )  # fmt: skip
+    is_forced = np.isfinite(forced)
+    first[0] = np.where(is_forced, forced, first[0])
+    first[1] = np.where(is_forced, 2 * forced, first[1])
+    return first
+
+
+def _median_nonzero(values: NDArray[np.float64], default: float) -> float:
+    """Return the median of the nonzero finite values, or a default where there is none."""
+    usable = values[(values > 0) & np.isfinite(values)]
+    return float(np.median(usable)) if usable.size else default

@@ -1,0 +1,326 @@
+"""The user's callables, made safe: counted, given private copies, their results copied and checked."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import optree
+from numpy.typing import NDArray
+
+from fdcheck.problem import trees
+from fdcheck.problem.trees import Layout
+from fdcheck.results import Finding, InvalidInput, Status
+
+_WATCHED_CALLS = 12
+"""Calls of apply whose arguments are compared afterwards: comparing costs as much as a cheap apply, every
+call gets copies of its own anyway, and a function that writes into its argument does so from the start."""
+
+
+class Breach(Exception):
+    """A part of its contract that a callable broke, on its way to becoming a finding.
+
+    Parameters
+    ----------
+    finding : Finding
+        What to report.
+    """
+
+    def __init__(self, endpoint: str, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.finding = Finding(endpoint, status, message)
+
+
+class Function:
+    """One callable of the user, counted and guarded against what it does to its arguments.
+
+    Parameters
+    ----------
+    name : str
+        ``'apply'`` or the endpoint's name, for messages.
+    function : callable
+        The user's.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise InvalidInput(f"{name}: expected a callable, got {type(function).__name__} {function!r:.60}")
+        self.name = name
+        self.calls = 0
+        self.mutated = False
+        self._function = function
+
+    def __call__(self, *arguments: tuple[list[Any], Any], where: str = "x0") -> Any:
+        """Call with private copies of structures, each given as (leaves, spec).
+
+        Raises
+        ------
+        Breach
+            If the callable raises; the message holds the type, the text, the file and the line.
+        """
+        copies = [[_private(leaf) for leaf in leaves] for leaves, _ in arguments]
+        trees_in = [
+            optree.tree_unflatten(spec, leaves)
+            for (_, spec), leaves in zip(arguments, copies, strict=True)
+        ]
+        self.calls += 1
+        try:
+            result = self._function(*trees_in)
+        except Exception as error:
+            raise Breach(self.name, Status.RAISED, f"{self.name} raised {_described(error)} at {where}.") from error
+        if self.calls <= _WATCHED_CALLS and not self.mutated:
+            self.mutated = not all(
+                _same(before, after)
+                for (leaves, _), after_leaves in zip(arguments, copies, strict=True)
+                for before, after in zip(leaves, after_leaves, strict=True)
+            )
+        return result
+
+
+class Problem:
+    """apply at x0 as a map between vectors of real coordinates.
+
+    Parameters
+    ----------
+    apply : Function
+        The user's function.
+    x0 : object
+        The point; never changed, never handed out.
+    input_paths, output_paths : sequence of str or None
+        Paths or globs of the leaves to look at; None for all.
+
+    Raises
+    ------
+    InvalidInput
+        If x0 has no floating or complex leaf, or apply returns none.
+    Breach
+        If apply raises at x0.
+    """
+
+    def __init__(
+        self,
+        apply: Function,
+        x0: Any,
+        input_paths: Sequence[str] | None = None,
+        output_paths: Sequence[str] | None = None,
+    ) -> None:
+        self.apply = apply
+        leaves, inputs = trees.structure(x0, "x")
+        if not inputs.size:
+            raise InvalidInput(
+                "x0: expected at least one floating or complex number to differentiate, got "
+                + _leaf_types(leaves, inputs)
+            )
+        self.inputs = trees.select(inputs, input_paths, "input_paths")
+        self.leaves = [_private(leaf) for leaf in leaves]
+        result = apply((self._boxed(self.leaves), self.inputs.spec))
+        values, outputs = trees.structure(result, "y")
+        if not outputs.leaves:
+            raise InvalidInput(f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0")
+        self.outputs = trees.select(outputs, output_paths, "output_paths")
+        self.value = trees.coordinates(values, self.outputs)
+        self.x = trees.coordinates(self.leaves, self.inputs)
+        self.changed: Breach | None = None
+        self.raised: Breach | None = None
+        self._expected = [(leaf, leaf.start, leaf.stop) for leaf in self.outputs.leaves]
+        self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
+
+    @property
+    def coarsest_dtype(self) -> np.dtype[Any]:
+        """The shortest floating dtype among the selected inputs and outputs."""
+        leaves = (*self.inputs.leaves, *self.outputs.leaves)
+        return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
+
+    def difference(self, moved: list[Any], out: NDArray[np.float64], where: str) -> None:
+        """Write f(moved) - f(x0) into ``out``, NaN where apply raises or returns another structure.
+
+        Parameters
+        ----------
+        moved : list
+            Private leaves of the input, which apply may keep and change.
+        out : ndarray, shape (m,)
+            The differences, formed in the dtype of the values and then widened to float64.
+        where : str
+            What was moved, for messages.
+        """
+        for leaf in self._scalars:
+            moved[leaf.position] = leaf.boxed(moved[leaf.position])
+        apply = self.apply
+        apply.calls += 1
+        try:
+            result = apply._function(optree.tree_unflatten(self.inputs.spec, moved))
+        except Exception as error:
+            if self.raised is None:
+                self.raised = Breach("apply", Status.RAISED, f"apply raised {_described(error)} at {where}.")
+            out[:] = np.nan
+            return
+        leaves, spec = trees.flatten(result)
+        if spec != self.outputs.spec:
+            self._note_change(f"another structure, {spec}", where)
+            out[:] = np.nan
+            return
+        for leaf, start, stop in self._expected:
+            array = leaves[leaf.position]
+            if type(array) is not np.ndarray:
+                array = np.asarray(array)
+            if array.shape != leaf.shape or array.dtype != leaf.dtype:
+                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where)
+                out[:] = np.nan
+                return
+            np.subtract(trees.real_view(array), self.value[start:stop], out=out[start:stop], casting="unsafe")
+
+    def copies(self) -> list[Any]:
+        """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
+        return [leaf.copy("K") if isinstance(leaf, np.ndarray) else leaf for leaf in self.leaves]
+
+    def arguments(self) -> tuple[list[Any], Any]:
+        """Return the leaves and the structure of x0, as a Function takes them."""
+        return self._boxed(self.leaves), self.inputs.spec
+
+    def _boxed(self, leaves: list[Any]) -> list[Any]:
+        boxed = list(leaves)
+        for leaf in (*self.inputs.leaves, *self.inputs.resting):
+            boxed[leaf.position] = leaf.boxed(leaves[leaf.position])
+        return boxed
+
+    def _note_change(self, what: str, where: str) -> None:
+        if self.changed is None:
+            self.changed = Breach("apply", Status.SHAPE, f"apply returned {what} at {where}; at x0 it had returned {trees.shapes_text(self.outputs)}.")
+
+
+def tangent(layout: Layout, vector: NDArray[Any]) -> tuple[list[Any], Any]:
+    """Return a tangent or cotangent as leaves and structure, as a Function takes them."""
+    return trees.flatten(trees.from_coordinates(vector, layout))[0], layout.spec
+
+
+def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDArray[np.float64], list[str]]:
+    """Return what a jvp or vjp gave as a vector of real coordinates, and notes on harmless oddities.
+
+    Parameters
+    ----------
+    endpoint : str
+        Name of the endpoint, for messages.
+    result : object
+        What the user's callable returned.
+    layout : Layout
+        Structure that it has to have; None stands for zero.
+    like : str
+        What has that structure, for messages.
+
+    Raises
+    ------
+    Breach
+        If the structure, a shape or a dtype differs.
+    """
+    vector = np.zeros(layout.size)
+    if result is None:
+        return vector, []
+    leaves = _matching_leaves(endpoint, result, layout, like)
+    notes: list[str] = []
+    for leaf in layout.leaves:
+        value = leaves[leaf.position]
+        if value is None:
+            continue
+        array = checked_array(endpoint, value, leaf.shape, leaf.dtype, leaf.path, like, notes)
+        vector[leaf.start : leaf.stop] = trees.real_view(array.astype(leaf.dtype) if leaf.parts == 2 else array)
+    return vector, notes
+
+
+def _matching_leaves(endpoint: str, result: Any, layout: Layout, like: str) -> Sequence[Any]:
+    """Return the leaves of ``result`` in the order of ``layout``, None for parts that are None."""
+    try:
+        broadcast = layout.spec.flatten_up_to(result)
+    except (ValueError, TypeError):
+        got, spec = trees.flatten(result)
+        raise Breach(
+            endpoint,
+            Status.STRUCTURE,
+            f"{endpoint} returned {describe(spec, got)}; expected the structure of {like}: {trees.shapes_text(layout)}.",
+        ) from None
+    found: Sequence[Any] = broadcast
+    return found
+
+
+def checked_array(
+    endpoint: str,
+    value: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    path: str,
+    like: str,
+    notes: list[str],
+) -> NDArray[Any]:
+    """Return ``value`` as an array of exactly this shape and of a dtype that holds the derivative.
+
+    Raises
+    ------
+    Breach
+        If it is no array, has another shape, or has a narrower dtype or one of another kind.
+    """
+    try:
+        array = np.asarray(value)
+    except Exception as error:
+        raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned a {type(value).__name__} for {path}: {error}.") from error
+    if array.dtype.kind not in "biufc":
+        raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned {array.dtype} values of type {type(value).__name__} for {path}; expected numbers.")
+    if array.shape != shape:
+        raise Breach(
+            endpoint,
+            Status.SHAPE,
+            f"{endpoint} returned shape {array.shape} for {path}; expected {shape}, the shape of {like}.",
+        )
+    if array.dtype.kind == "c" and dtype.kind == "f":
+        raise Breach(endpoint, Status.DTYPE, f"{endpoint} returned complex values for {path}, which is real ({dtype}).")
+    weak = not isinstance(value, np.ndarray | np.generic)  # a Python number has no precision of its own
+    if array.dtype.kind in "fc" and not weak:
+        real, expected = np.empty(0, array.dtype).real.dtype, np.empty(0, dtype).real.dtype
+        if real.itemsize < expected.itemsize:
+            raise Breach(
+                endpoint, Status.DTYPE, f"{endpoint} returned {array.dtype} for {path}; expected {dtype}, the dtype of {like}."
+            )
+        if real.itemsize > expected.itemsize:
+            notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; wider is accepted.")
+    elif array.dtype.kind in "biu" and not weak:
+        notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; integers are accepted.")
+    return array
+
+
+def describe(spec: Any, leaves: Sequence[Any]) -> str:
+    """Return a returned structure in a few words."""
+    if len(leaves) == 1 and leaves[0] is not None and spec.is_leaf():
+        value = leaves[0]
+        shape = getattr(value, "shape", None)
+        return f"a {type(value).__name__}" + (f" of shape {shape}" if shape is not None else "")
+    text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(", NoneIsLeaf")
+    return f"the structure {text:.120}"
+
+
+def _private(leaf: Any) -> Any:
+    """Return a copy that nobody else holds, in the same memory layout."""
+    return leaf.copy("K") if isinstance(leaf, np.ndarray) else leaf
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Return whether a leaf is as it was, NaN and all."""
+    if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
+        return before.shape == after.shape and before.tobytes() == after.tobytes()
+    return before is after or type(before) is type(after)
+
+
+def _described(error: Exception) -> str:
+    """Return an exception with the file and line that it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text:.300}{place}"
+
+
+def _leaf_types(leaves: Sequence[Any], layout: Layout) -> str:
+    """Return what the leaves are, for messages."""
+    shown = [
+        f"{path} ({value.dtype} array)" if isinstance(value, np.ndarray) else f"{path} ({type(value).__name__})"
+        for path, value in zip(layout.paths, leaves, strict=True)
+    ]
+    return ", ".join(shown[:6]) or "an empty structure"

@@ -1,0 +1,134 @@
+"""Points to values: apply evaluated beside x0, along single coordinates and along directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.problem.callables import Problem
+from fdcheck.problem.trees import Leaf
+from fdcheck.results import InvalidInput
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where apply may be evaluated.
+
+    Parameters
+    ----------
+    lower, upper : ndarray, shape (n,)
+        Inclusive limits of each real input coordinate; infinite where there is none.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+def unbounded(problem: Problem) -> Bounds:
+    """Return bounds that exclude nothing."""
+    wide = np.full(problem.inputs.size, np.inf)
+    return Bounds(-wide, wide)
+
+
+def targets(
+    problem: Problem, columns: NDArray[np.int64], step: NDArray[np.float64], bounds: Bounds
+) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
+    """Return where coordinates come to lie when moved, and how far they really moved.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    columns : ndarray of int, shape (c,)
+        Real input coordinates.
+    step : ndarray, shape (c,)
+        Signed steps wanted.
+    bounds : Bounds
+        Targets outside are NaN.
+
+    Returns
+    -------
+    target : ndarray, shape (c,)
+        Representable in the dtype of each coordinate's leaf.
+    moved : ndarray, shape (c,)
+        ``target - x``, the spacing to divide by.
+    """
+    x = problem.x[columns]
+    target = x + step
+    for leaf in problem.inputs.leaves:
+        inside = (columns >= leaf.start) & (columns < leaf.stop)
+        with np.errstate(over="ignore"):
+            target[inside] = target[inside].astype(leaf.real_dtype)
+    outside = (target < bounds.lower[columns]) | (target > bounds.upper[columns])
+    moved = (target - x).astype(np.float64)
+    target[outside] = np.nan
+    return target, np.where(outside, step, moved)
+
+
+def column_differences(
+    problem: Problem, column: int, target: float, moved: float, out: NDArray[np.float64]
+) -> None:
+    """Write f(x) - f(x0) into ``out`` for x0 with one coordinate at ``target``; NaN for a NaN target."""
+    if target != target:
+        out[:] = np.nan
+        return
+    leaf = problem.inputs.leaf_at(column)
+    leaves = problem.copies()
+    _put(leaves, leaf, column - leaf.start, target)
+    problem.difference(leaves, out, f"{leaf.path}{list(leaf.index(column)) or ''} {moved:+.3g}")
+
+
+def direction_differences(
+    problem: Problem, direction: NDArray[np.float64], multiple: float, out: NDArray[np.float64]
+) -> None:
+    """Write f(x0 + multiple * direction) - f(x0) into ``out``, shape (m,)."""
+    leaves = problem.copies()
+    point = problem.x + multiple * direction
+    for leaf in problem.inputs.leaves:
+        array = leaves[leaf.position]
+        part = point[leaf.start : leaf.stop].astype(leaf.real_dtype)
+        array[...] = (part.view(leaf.dtype) if leaf.parts == 2 else part).reshape(leaf.shape)
+    problem.difference(leaves, out, f"{multiple:+g} tiny steps along a random direction")
+
+
+def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
+    """Return a value per real input coordinate, ``default`` outside of the given leaves."""
+    vector = np.full(problem.inputs.size, default)
+    for leaf, value in values:
+        vector[leaf.start : leaf.stop] = value
+    return vector
+
+
+def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) -> Bounds:
+    """Return bounds from limits per leaf.
+
+    Raises
+    ------
+    InvalidInput
+        If x0 lies outside of them.
+    """
+    lower = coordinate_vector(problem, [(leaf, low) for leaf, low, _ in pairs], -np.inf)
+    upper = coordinate_vector(problem, [(leaf, high) for leaf, _, high in pairs], np.inf)
+    outside = np.flatnonzero((problem.x < lower) | (problem.x > upper))
+    if outside.size:
+        j = int(outside[0])
+        leaf = problem.inputs.leaf_at(j)
+        raise InvalidInput(
+            f"bounds: x0 lies outside at {leaf.path}{list(leaf.index(j)) or ''}: "
+            f"{float(problem.x[j]):g} is not in [{lower[j]:g}, {upper[j]:g}]"
+        )
+    return Bounds(lower, upper)
+
+
+def _put(leaves: list[NDArray[np.generic]], leaf: Leaf, local: int, value: float) -> None:
+    """Set one real coordinate of a private leaf."""
+    array = leaves[leaf.position]
+    if leaf.parts == 1:
+        array.flat[local] = value
+    elif local % 2 == 0:
+        array.real.flat[local // 2] = value  # type: ignore[misc]
+    else:
+        array.imag.flat[local // 2] = value  # type: ignore[misc]

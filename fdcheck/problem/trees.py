@@ -1,0 +1,334 @@
+"""Structures to flat real coordinates and back, with readable paths."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optree
+from numpy.typing import NDArray
+
+from fdcheck.results import InvalidInput
+
+_NAMESPACE = "fdcheck"  # dataclasses are registered with optree here, where nobody else sees it
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One differentiable leaf of a structure.
+
+    Parameters
+    ----------
+    path : str
+        Readable path, such as ``params['w'][0]``.
+    position : int
+        Place among all leaves of the structure.
+    shape : tuple of int
+        Shape of the leaf; ``()`` for a scalar.
+    dtype : numpy.dtype
+        Floating or complex dtype.
+    box : type
+        What the user's scalar was (``float``, ``complex``, a NumPy scalar type) or ``ndarray``.
+    start : int
+        First of its real coordinates.
+    """
+
+    path: str
+    position: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    box: type
+    start: int
+
+    @property
+    def parts(self) -> int:
+        """Real coordinates per element: 2 for a complex leaf."""
+        return 2 if self.dtype.kind == "c" else 1
+
+    @property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return self.parts * int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def stop(self) -> int:
+        """One past the last of its real coordinates."""
+        return self.start + self.size
+
+    @property
+    def real_dtype(self) -> np.dtype[Any]:
+        """Dtype of one real coordinate."""
+        return np.empty(0, self.dtype).real.dtype
+
+    def index(self, coordinate: int) -> tuple[int, ...]:
+        """Return the element index of a real coordinate of the structure."""
+        element = (coordinate - self.start) // self.parts
+        return tuple(int(i) for i in np.unravel_index(element, self.shape)) if self.shape else ()
+
+    def boxed(self, array: NDArray[Any]) -> Any:
+        """Return ``array`` as the kind of object that the user passed."""
+        if self.box is np.ndarray:
+            return array
+        return array.item() if self.box in (float, complex) else array[()]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a structure maps to a vector of real coordinates.
+
+    Parameters
+    ----------
+    spec : optree.PyTreeSpec
+        Structure without its leaves.
+    leaves : tuple of Leaf
+        Differentiable leaves in order.
+    carried : tuple of str
+        Paths of the other leaves, which are carried along and not differentiated.
+    paths : tuple of str
+        Paths of all leaves.
+    resting : tuple of Leaf
+        Differentiable leaves that were not selected: they keep their values, and their tangents and
+        cotangents are zero.
+    """
+
+    spec: Any
+    leaves: tuple[Leaf, ...]
+    carried: tuple[str, ...]
+    paths: tuple[str, ...]
+    resting: tuple[Leaf, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of real coordinates."""
+        return self.leaves[-1].stop if self.leaves else 0
+
+    @property
+    def dtype(self) -> type[np.floating[Any]]:
+        """Dtype in which a vector of all coordinates loses nothing: float64 or longdouble."""
+        wide = any(leaf.real_dtype.itemsize > 8 for leaf in self.leaves)
+        return np.longdouble if wide else np.float64
+
+    @property
+    def whole_size(self) -> int:
+        """Number of real coordinates with those of resting leaves."""
+        return self.size + sum(leaf.size for leaf in self.resting)
+
+    def among_all(self) -> NDArray[np.int64]:
+        """Return where each real coordinate stands among those of all differentiable leaves."""
+        everything = sorted((*self.leaves, *self.resting), key=lambda leaf: leaf.position)
+        begin = dict(zip([leaf.position for leaf in everything], np.cumsum([0, *(leaf.size for leaf in everything)]), strict=False))
+        parts = [np.arange(begin[leaf.position], begin[leaf.position] + leaf.size) for leaf in self.leaves]
+        return np.concatenate(parts).astype(np.int64)
+
+    def leaf_at(self, coordinate: int) -> Leaf:
+        """Return the leaf that a real coordinate lies in."""
+        starts = [leaf.start for leaf in self.leaves]
+        k = bisect.bisect_right(starts, coordinate) - 1
+        return self.leaves[k]
+
+    def per_coordinate(self, values: Iterable[float]) -> NDArray[np.float64]:
+        """Return one value per real coordinate from one value per leaf."""
+        sizes = [leaf.size for leaf in self.leaves]
+        return np.repeat(np.array(list(values), dtype=np.float64), sizes)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """Return the leaves of ``tree`` and its structure; ``None`` is a leaf and dataclasses are nodes."""
+    leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
+    unknown = {type(v) for v in leaves if dataclasses.is_dataclass(v) and not isinstance(v, type)}
+    if not unknown:
+        return leaves, spec
+    for cls in unknown:
+        _register_dataclass(cls)
+    return flatten(tree)
+
+
+def structure(tree: Any, name: str) -> tuple[list[Any], Layout]:
+    """Return the leaves of a structure and its layout.
+
+    Parameters
+    ----------
+    tree : object
+        Nested dicts, lists, tuples, namedtuples and dataclasses of arrays and scalars.
+    name : str
+        What to call a structure that is a single leaf: ``x`` or ``y``.
+
+    Returns
+    -------
+    leaves : list
+        Differentiable leaves as arrays, others as they are.
+    layout : Layout
+        Where each differentiable leaf lies in the vector of real coordinates.
+    """
+    leaves, spec = flatten(tree)
+    paths = tuple(_path_text(accessor, name) for accessor in spec.accessors())
+    found: list[Leaf] = []
+    start = 0
+    for position, (path, value) in enumerate(zip(paths, leaves, strict=True)):
+        if not is_differentiable(value):
+            continue
+        box = np.ndarray if isinstance(value, np.ndarray) else type(value)
+        array = np.asarray(value)
+        leaves[position] = array
+        leaf = Leaf(path, position, array.shape, array.dtype, box, start)
+        start = leaf.stop
+        found.append(leaf)
+    inner = {leaf.position for leaf in found}
+    carried = tuple(path for k, path in enumerate(paths) if k not in inner)
+    return leaves, Layout(spec, tuple(found), carried, paths)
+
+
+def is_differentiable(value: Any) -> bool:
+    """Return whether a leaf holds floating or complex numbers."""
+    if isinstance(value, bool | int | str | bytes | type(None)):
+        return False
+    if isinstance(value, float | complex):
+        return True
+    dtype = getattr(value, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "fc"
+
+
+def coordinates(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
+    """Return all real coordinates of a structure's leaves in one vector.
+
+    Parameters
+    ----------
+    leaves : sequence
+        Leaves in the order of ``layout``.
+    layout : Layout
+        Layout of the structure.
+
+    Returns
+    -------
+    ndarray, shape (layout.size,)
+        float64, or longdouble where a leaf is.
+    """
+    vector = np.empty(layout.size, layout.dtype)
+    for leaf in layout.leaves:
+        vector[leaf.start : leaf.stop] = real_view(np.asarray(leaves[leaf.position]))
+    return vector
+
+
+def real_view(array: NDArray[Any]) -> NDArray[Any]:
+    """Return the elements in C order as real numbers, real and imaginary parts side by side."""
+    flat = array.ravel()
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+def from_coordinates(vector: NDArray[Any], layout: Layout) -> Any:
+    """Return a structure whose leaves hold ``vector``, zeros where they rest, None where they are carried.
+
+    Parameters
+    ----------
+    vector : ndarray, shape (layout.size,)
+        Real coordinates, as of a tangent or a cotangent.
+    layout : Layout
+        Layout of the structure.
+    """
+    leaves: list[Any] = [None] * len(layout.paths)
+    for leaf in layout.resting:
+        leaves[leaf.position] = leaf.boxed(np.zeros(leaf.shape, leaf.dtype))
+    for leaf in layout.leaves:
+        flat = vector[leaf.start : leaf.stop].astype(leaf.real_dtype)
+        array = flat.view(leaf.dtype).reshape(leaf.shape) if leaf.parts == 2 else flat.reshape(leaf.shape)
+        leaves[leaf.position] = leaf.boxed(array)
+    return optree.tree_unflatten(layout.spec, leaves)
+
+
+def select(layout: Layout, patterns: Sequence[str] | None, argument: str) -> Layout:
+    """Return the layout of the differentiable leaves that paths or globs name.
+
+    Parameters
+    ----------
+    layout : Layout
+        Layout of the structure.
+    patterns : sequence of str or None
+        Each a whole path, the path of a part of the structure, or a pattern in which ``*`` stands for
+        anything and ``?`` for one character; None selects all.
+    argument : str
+        Name of the user's argument, for the message.
+
+    Raises
+    ------
+    InvalidInput
+        If a pattern names no differentiable leaf.
+    """
+    if patterns is None:
+        return layout
+    wanted = {leaf.position for pattern in patterns for leaf in matching(layout, pattern, argument)}
+    chosen: list[Leaf] = []
+    for leaf in layout.leaves:
+        if leaf.position in wanted:
+            chosen.append(dataclasses.replace(leaf, start=chosen[-1].stop if chosen else 0))
+    resting = tuple(leaf for leaf in layout.leaves if leaf.position not in wanted)
+    return dataclasses.replace(layout, leaves=tuple(chosen), resting=resting)
+
+
+def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
+    """Return the differentiable leaves that one path or glob names.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none.
+    """
+    hits = tuple(leaf for leaf in layout.leaves if path_matches(leaf.path, pattern))
+    if not hits:
+        known = ", ".join(leaf.path for leaf in layout.leaves)
+        other = f"; {pattern} is carried along, not differentiated" if pattern in layout.carried else ""
+        raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
+    return hits
+
+
+def path_matches(path: str, pattern: str) -> bool:
+    """Return whether ``pattern`` names ``path`` or a part of the structure that ``path`` lies in."""
+    parts = [{"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern]
+    return re.fullmatch("".join(parts) + r"(?:[\[.].*)?", path, re.DOTALL) is not None
+
+
+def _path_text(accessor: Any, name: str) -> str:
+    """Return an accessor as ``params['w'][0]``; a first key that is a plain name stands bare."""
+    text = ""
+    for entry in accessor:
+        if isinstance(entry, optree.NamedTupleEntry):
+            key, bare = entry.field, True
+        elif isinstance(entry, optree.GetAttrEntry):
+            key, bare = entry.name, True
+        else:
+            key, bare = entry.entry, False
+        is_name = isinstance(key, str) and key.isidentifier()
+        if not text and is_name:
+            text = str(key)
+        elif bare:
+            text = f"{text or name}.{key}"
+        else:
+            text = f"{text or name}[{key!r}]"
+    return text or name
+
+
+def _register_dataclass(cls: type) -> None:
+    """Make a dataclass a node; fields that its constructor does not take are computed by it again."""
+    names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
+
+    def to_children(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
+        return tuple(getattr(value, n) for n in names), None, names
+
+    def from_children(_: None, children: Iterable[Any]) -> Any:
+        return cls(**dict(zip(names, children, strict=True)))
+
+    optree.register_pytree_node(
+        cls, to_children, from_children, path_entry_type=optree.GetAttrEntry, namespace=_NAMESPACE
+    )
+
+
+def shapes_text(layout: Layout, leading: tuple[int, ...] = ()) -> str:
+    """Return the shapes of a structure's leaves in one line, for messages."""
+    shown = [f"{leaf.path} {(*leading, *leaf.shape)}" for leaf in itertools.islice(layout.leaves, 4)]
+    more = len(layout.leaves) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,434 @@
+"""What a check returns: verdicts, statuses with their messages, findings, pairs, reports and estimates."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scalar = float | complex
+
+
+class InvalidInput(ValueError):
+    """An argument that cannot be used; the message names it and says what was expected and what came."""
+
+
+class DerivativeMismatch(AssertionError):
+    """A derivative that did not pass; ``report`` holds the whole account.
+
+    Parameters
+    ----------
+    report : Report
+        The report whose text is the message.
+    """
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+class Verdict(enum.StrEnum):
+    """The answer of a whole check."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Status(enum.StrEnum):
+    """What was found for one entry, or which part of its contract an endpoint breaks.
+
+    ``status.meaning`` says it in a sentence, ``status.advice`` says what to do next.
+    """
+
+    meaning: str
+    advice: str
+
+    def __new__(cls, word: str, meaning: str, advice: str) -> Self:
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        member.advice = advice
+        return member
+
+    AGREES = "agrees", "The claim lies within tolerance and error bar of the measured derivative.", ""
+    KINK = (
+        "kink",
+        "x0 lies at a kink; the claim lies between the one-sided slopes and is accepted as a subgradient.",
+        "Nothing has to be done; check beside the kink to test each side on its own.",
+    )
+    JUMP = (
+        "jump",
+        "apply jumps at x0; the claim is the slope of one of the two sides and is accepted.",
+        "Move x0 off the jump: there is no derivative at it.",
+    )
+    DISAGREES = (
+        "disagrees",
+        "The claim lies outside of tolerance and error bar of the measured derivative.",
+        "Correct the code that computes this entry.",
+    )
+    UNDECIDED = (
+        "undecided",
+        "The measurement is too poor to say whether the claim is right.",
+        "Reduce the noise of apply (tighter solver tolerance, float64), widen rtol, or move x0.",
+    )
+    NONFINITE = (
+        "nonfinite",
+        "apply gave NaN, an infinity or an exception, so nothing could be measured.",
+        "Move x0 to where apply is finite, or set bounds.",
+    )
+    STRUCTURE = (
+        "structure",
+        "The endpoint returned a structure other than the one its convention asks for.",
+        "Return the structure that the message shows.",
+    )
+    SHAPE = (
+        "shape",
+        "An array of the endpoint has another shape than its convention asks for; nothing is broadcast.",
+        "Return an array of exactly that shape.",
+    )
+    DTYPE = (
+        "dtype",
+        "An array of the endpoint has a narrower dtype, or one of another kind, than the value it belongs to.",
+        "Compute the derivative in the precision of the value.",
+    )
+    RAISED = (
+        "raised",
+        "A callable raised an exception.",
+        "Correct the callable at the file and line that the message names.",
+    )
+    MUTATION = (
+        "mutation",
+        "A callable changed its arguments in place.",
+        "Work on a copy inside the callable.",
+    )
+    NONDETERMINISTIC = (
+        "nondeterministic",
+        "apply gave two different results at the same point.",
+        "Fix the random seed inside apply, or check its expectation.",
+    )
+
+
+BREACHES = frozenset({Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION})
+"""Statuses of an endpoint that broke its contract."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One step of the evidence: the central slope seen at one half-width.
+
+    Parameters
+    ----------
+    eps : float
+        Half-width of the difference, in the unit of the input.
+    slope : float
+        Central slope, or the one-sided slope where only one side is finite.
+    """
+
+    eps: float
+    slope: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that went wrong or is worth knowing.
+
+    Parameters
+    ----------
+    endpoint : str
+        ``'jacobian'``, ``'jvp'``, ``'vjp'`` or ``'apply'``.
+    status : Status
+        What was found.
+    message : str
+        One plain sentence with the numbers of this case.
+    input, output : str
+        Paths of the input and the output; empty where the finding concerns a whole endpoint.
+    input_index, output_index : tuple of int
+        Element within the leaf that the path names.
+    claimed, estimated : float or complex
+        The two values, NaN where there is none.
+    error : float
+        Error bar of the estimate.
+    eps : float
+        Step (half-width) at which the estimate was taken, in the unit of the input.
+    steps : tuple of Measured
+        The slopes measured at each step, smallest step first.
+    column_claimed, column_estimated : ndarray or None
+        All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
+    """
+
+    endpoint: str
+    status: Status
+    message: str
+    input: str = ""
+    input_index: tuple[int, ...] = ()
+    output: str = ""
+    output_index: tuple[int, ...] = ()
+    claimed: Scalar = math.nan
+    estimated: Scalar = math.nan
+    error: float = math.nan
+    eps: float = math.nan
+    steps: tuple[Measured, ...] = ()
+    column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Summary of one endpoint over the entries of one (output path, input path) block.
+
+    Parameters
+    ----------
+    endpoint, output, input : str
+        Which endpoint, and the paths of the block.
+    entries : int
+        Real entries measured (a complex element counts twice on each side).
+    counts : dict of str to int
+        How many entries have each status.
+    claimed, estimated, error, eps : float
+        The two values, the error bar and the step at the worst entry: the one whose difference is the
+        largest multiple of what is allowed there.
+    output_index, input_index : tuple of int
+        Where the worst entry lies.
+    excess : float
+        That multiple; above 1 the entry does not agree.
+    sensitivity : float
+        Smallest relative error that would have been noticed in every resolved entry of the block.
+    """
+
+    endpoint: str
+    output: str
+    input: str
+    entries: int
+    counts: Mapping[str, int]
+    claimed: float
+    estimated: float
+    error: float
+    eps: float
+    output_index: tuple[int, ...]
+    input_index: tuple[int, ...]
+    excess: float
+    sensitivity: float
+
+    @property
+    def failures(self) -> int:
+        """Entries that disagree."""
+        return self.counts.get(Status.DISAGREES, 0)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What part of the derivative was looked at.
+
+    Parameters
+    ----------
+    inputs, inputs_measured : int
+        Real input elements in all, and those perturbed.
+    outputs, outputs_measured : int
+        Real output elements in all, and those compared.
+    carried : tuple of str
+        Paths of inputs that were carried along and not differentiated.
+    """
+
+    inputs: int
+    inputs_measured: int
+    outputs: int
+    outputs_measured: int
+    carried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of :func:`fdcheck.verify`: a verdict with its evidence.
+
+    Parameters
+    ----------
+    verdict : Verdict
+        ``'pass'``, ``'fail'`` or ``'inconclusive'``. A pass is evidence, not proof.
+    findings : tuple of Finding
+        What went wrong or was noted, worst first.
+    pairs : tuple of Pair
+        One summary per endpoint, output path and input path.
+    coverage : Coverage
+        What was measured of what there is.
+    sensitivity : float
+        Smallest relative error that would have been noticed in every resolved entry.
+    applies : int
+        Calls of apply.
+    endpoint_calls : dict of str to int
+        Calls of each endpoint.
+    seed : int
+        Seed of the random directions.
+    notes : tuple of str
+        Remarks that change no verdict.
+    versions : dict of str to str
+        Versions of fdcheck and of the libraries that computed the result.
+    """
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    pairs: tuple[Pair, ...]
+    coverage: Coverage
+    sensitivity: float
+    applies: int
+    endpoint_calls: Mapping[str, int]
+    seed: int
+    notes: tuple[str, ...]
+    versions: Mapping[str, str]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the verdict is a pass."""
+        return self.verdict is Verdict.PASS
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def raise_if_failed(self, allow_inconclusive: bool = False) -> None:
+        """Raise unless the check passed.
+
+        Parameters
+        ----------
+        allow_inconclusive : bool
+            Whether an inconclusive check counts as passed.
+
+        Raises
+        ------
+        DerivativeMismatch
+            With the whole report as its message.
+        """
+        accepted = {Verdict.PASS, Verdict.INCONCLUSIVE} if allow_inconclusive else {Verdict.PASS}
+        if self.verdict not in accepted:
+            raise DerivativeMismatch(self)
+
+    def __str__(self) -> str:
+        from fdcheck.report.text import report_text
+
+        return report_text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain dicts, lists, numbers and strings.
+
+        Returns
+        -------
+        dict
+            Complex numbers are ``{'re': ..., 'im': ...}``.
+        """
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The measured derivative of one output path with respect to one input path.
+
+    Parameters
+    ----------
+    output, input : str
+        The two paths.
+    value : ndarray, shape ``(*output.shape, *input.shape)``
+        Estimates. A complex leaf is its two real parts along one more axis at the end of its own axes.
+    error : ndarray
+        Error bars, same shape.
+    eps : ndarray
+        The steps taken, same shape.
+    status : ndarray of str
+        ``'agrees'`` for a plain derivative, else ``'kink'``, ``'jump'``, ``'undecided'`` or ``'nonfinite'``.
+    """
+
+    output: str
+    input: str
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    eps: NDArray[np.float64]
+    status: NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The result of :func:`fdcheck.differentiate`: a measured Jacobian.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+        One for each output path and input path.
+    applies : int
+        Calls of apply.
+    notes : tuple of str
+        Remarks on what was measured.
+    """
+
+    blocks: tuple[Block, ...]
+    applies: int
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, paths: tuple[str, str]) -> Block:
+        """Return the block of ``(output path, input path)``."""
+        for block in self.blocks:
+            if (block.output, block.input) == paths:
+                return block
+        known = ", ".join(f"({b.output!r}, {b.input!r})" for b in self.blocks)
+        raise KeyError(f"no block {paths!r}; there are {known}")
+
+    def _only(self) -> Block:
+        if len(self.blocks) != 1:
+            raise InvalidInput(
+                f"estimate: there are {len(self.blocks)} blocks, so ask for one: estimate[output path, input path]"
+            )
+        return self.blocks[0]
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        """Estimates, where there is one input leaf and one output leaf."""
+        return self._only().value
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """Error bars, where there is one block."""
+        return self._only().error
+
+    @property
+    def eps(self) -> NDArray[np.float64]:
+        """Steps taken, where there is one block."""
+        return self._only().eps
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """Statuses, where there is one block."""
+        return self._only().status
+
+    def __str__(self) -> str:
+        from fdcheck.report.text import estimate_text
+
+        return estimate_text(self)
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` in types that JSON has."""
+    if isinstance(value, enum.Enum):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, complex | np.complexfloating):
+        return {"re": _plain(float(value.real)), "im": _plain(float(value.imag))}
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, np.integer):
+        return int(value)
+    return value
