@@ -23,6 +23,11 @@ _SCANNED_COLUMNS = 2
 that it depends on."""
 
 
+_SLOPE_NOISE = 6.0
+"""Noise of the sentinel's slope times its reach, three standard deviations: two least-squares slopes of five
+points spread over the reach have one of 2 each."""
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """What was measured of every column, and with which rules.
@@ -75,7 +80,7 @@ def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Sett
     found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
     aliased = _aliased(found, noise, goal) if not np.isfinite(forced).any() else np.zeros(0, np.bool_)
     if aliased.any():
-        tiny = np.maximum(32 * np.abs(noise.direction), steps.low)
+        tiny = np.maximum(0.5 * noise.reach * np.abs(noise.direction), steps.low)
         first = np.stack([tiny, 8 * tiny])
         found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
     rough = np.zeros(found.estimate.shape, np.bool_)
@@ -95,7 +100,7 @@ def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.boo
     along = found.estimate @ noise.direction
     spread = found.error @ np.abs(noise.direction)
     size = np.abs(found.estimate) @ np.abs(noise.direction)
-    allowed = noise.slope_error + spread + goal.rtol_out * size + 0.25 * noise.level
+    allowed = noise.slope_error + spread + goal.rtol_out * size + _SLOPE_NOISE * noise.level / noise.reach
     with np.errstate(invalid="ignore"):
         return plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
 

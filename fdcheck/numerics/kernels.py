@@ -64,7 +64,6 @@ _JUMP_EXPONENT = -0.75  # halfway between -1/2 (cusp) and -1 (jump) in d log|one
 _SLACK = 4.0  # a bar of four tolerances still lets an error of 1 % stand out at rtol 1e-3
 _WIDE = 2.0**-6  # part of its scale that an input has moved when an output that stands still is a constant
 _ONE_SIDED = 10.0  # two sides of pure noise, three degrees of freedom each, differ by this in 0.2 % of the cases
-_ROUNDINGS = 8.0  # roundings of the value and of the input that may add up in one call before it is a kink
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
@@ -106,36 +105,38 @@ def _roughness(x: Any, y: Any, square: Any, count: int) -> Any:
 
 
 @_jit
-def line_noise(multiple: Any, delta: Any, rounding: Any, ulps: float, noise: Any, slope: Any, slope_error: Any) -> None:
+def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: Any) -> None:
     """Noise and directional slope of each output from points on both sides of x0 along one direction.
 
     ``delta`` is f(x0 + multiple[k] p) - f(x0), shape (k, m); multiples of one sign are one side, x0 belongs to
     both. Each side is fitted on its own: the points are so close that nothing else than noise is left over,
     and a kink at x0 bends neither side. The multiples are irregular, because rounding errors at equally
-    spaced points follow a line too (they did in one of five functions). Where one side is many times rougher
-    than the other, and than what ``rounding`` (of the value) and the ``ulps`` in one multiple of p account
-    for, it holds a kink or a jump, and the calmer side counts.
+    spaced points follow a line too (they did in one of five functions). A side that is many times rougher than
+    the other is fitted again without x0, which lies off it where f jumps at x0.
     """
     points, m = delta.shape
     x, y, square = np.empty(points + 1), np.empty(points + 1), np.empty(points + 1)
     rough, rise = np.zeros(2), np.empty(2)
     for i in range(m):
-        for side in range(2):
-            count, x[0], y[0] = 1, 0.0, 0.0
-            rough[side], rise[side] = 0.0, np.nan
-            for k in range(points):
-                if multiple[k] * (1.0 - 2.0 * side) > 0.0 and math.isfinite(delta[k, i]):
-                    x[count], y[count] = multiple[k], delta[k, i]
-                    count += 1
-            if count >= 4:
-                rough[side], rise[side] = _roughness(x, y, square, count)
-        calm, wild = min(rough[0], rough[1]), max(rough[0], rough[1])
+        rough[0] = rough[1] = 0.0
+        for attempt in range(2):
+            for side in range(2):
+                if attempt == 1 and rough[side] <= _ONE_SIDED * rough[1 - side]:
+                    continue
+                count = 0
+                if attempt == 0:
+                    count, x[0], y[0] = 1, 0.0, 0.0
+                rise[side] = np.nan
+                for k in range(points):
+                    if multiple[k] * (1.0 - 2.0 * side) > 0.0 and math.isfinite(delta[k, i]):
+                        x[count], y[count] = multiple[k], delta[k, i]
+                        count += 1
+                if count >= 4:
+                    rough[side], rise[side] = _roughness(x, y, square, count)
         if math.isnan(rise[0]) or math.isnan(rise[1]):
-            noise[i] = wild
+            noise[i] = max(rough[0], rough[1])
         else:
-            plain = _ROUNDINGS * (rounding[i] + min(abs(rise[0]), abs(rise[1])) / ulps)
-            kinked = wild > max(_ONE_SIDED * calm, plain)
-            noise[i] = calm if kinked else math.sqrt(0.5 * (calm * calm + wild * wild))
+            noise[i] = math.sqrt(0.5 * (rough[0] * rough[0] + rough[1] * rough[1]))
         slope[i], slope_error[i] = 0.5 * (rise[0] + rise[1]), abs(rise[0] - rise[1])
 
 

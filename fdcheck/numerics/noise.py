@@ -14,16 +14,17 @@ from fdcheck.problem.evaluate import Bounds, direction_differences
 _POINTS = 4
 """Points on each side of x0: with x0 they leave three degrees of freedom to a straight line."""
 
-_LATTICE = {2: 2.0**-11, 4: 2.0**-23, 8: 2.0**-36}
-"""Finest spacing relative to x by bytes of the dtype: an ulp or two in short formats."""
+_REACH = {2: (1.0, 6.0), 4: (2.0, 64.0), 8: (10.0, 2.0**20)}
+"""By bytes of the dtype: ulps of x in one multiple of the direction, about, and largest multiple taken. Points
+differ in their last bits, so that rounding (and any jitter that hangs on the bits of x) differs from point to
+point; and they are so close, 2**-29 of x in float64, that the curvature of a function with f'' x**2 = 1000 f
+stays below the roundoff of f."""
 
-_REACH = {2: 6, 4: 64, 8: 64}
-"""Largest multiple of that spacing, by bytes: wide enough that rounding differs from point to point, and so
-narrow that the curvature of a function with f'' x**2 = 1000 f stays below the roundoff of f."""
+_SHORT = (2.0**28, 64.0)
+"""The same for a wider line, half an ulp of float32 in one multiple, for a function that works in float32 behind
+a float64 face: it is a flat staircase at tiny spacing and shows no noise there."""
 
-_SHORT = 2.0**-24
-"""Finest spacing, half an ulp of float32, for a function that works in float32 behind a float64 face."""
-
+_CLOSER = 64.0
 _WILD = 300.0
 """Roundings above which a noise is looked at from closer by: it may be the bend of a function near a pole or
 the edge of its domain. Real noise stays as large, a bend shrinks."""
@@ -47,6 +48,8 @@ class Noise:
         it could not be seen.
     direction : ndarray, shape (n,)
         The direction with its tiny length.
+    reach : float
+        How many times that length the points went.
     scatter : float
         Largest difference of two calls at x0 relative to the value; 0 for a deterministic function.
     """
@@ -56,6 +59,7 @@ class Noise:
     slope: NDArray[np.float64]
     slope_error: NDArray[np.float64]
     direction: NDArray[np.float64]
+    reach: float
     scatter: float
 
 
@@ -78,86 +82,104 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     Noise
         Cost: 9 applies, and 8 more where an output looks like a staircase or like a pole.
     """
-    m = problem.outputs.size
-    again = np.empty(m)
-    direction_differences(problem, np.zeros(problem.inputs.size), 0.0, again)
-    again = np.abs(np.nan_to_num(again))
-    value = np.abs(problem.value.astype(np.float64))
-    unit = np.concatenate([np.full(leaf.size, float(np.finfo(leaf.dtype).eps) / 2) for leaf in problem.outputs.leaves])
     draw = np.random.default_rng([seed, 0x6E6F])
-    direction = _lattice_direction(problem, scale, bounds, None, draw)
-    reach = min(_REACH.get(leaf.real_dtype.itemsize, 64) for leaf in problem.inputs.leaves)
-    multiple = _irregular(reach, draw)
-    delta = _line(problem, direction, multiple)
-    level, slope, slope_error = np.empty(m), np.empty(m), np.empty(m)
-    ulps = min(2 * _LATTICE.get(leaf.real_dtype.itemsize, 2.0**-46) / np.finfo(leaf.dtype).eps for leaf in problem.inputs.leaves)
-    kernels.line_noise(multiple, delta, unit * value, float(max(ulps, 1.0)), level, slope, slope_error)
-    plain = unit * value + np.abs(np.nan_to_num(slope)) / max(ulps, 1.0)
-    wild = (level > _WILD * plain) | ~np.isfinite(delta).all(axis=0)
-    if wild.any() and ulps > 64:
-        close = _line(problem, direction / 64, multiple)
-        close_level, close_slope, close_error = np.empty(m), np.empty(m), np.empty(m)
-        kernels.line_noise(multiple, close, unit * value, float(ulps / 64), close_level, close_slope, close_error)
-        calmer = wild & (close_level < 0.1 * level)
-        level = np.where(calmer, close_level, level)
-        slope = np.where(calmer, 64 * close_slope, slope)
-        slope_error = np.where(calmer, 64 * close_error, slope_error)
-    changes = np.count_nonzero(np.diff(np.sort(delta, axis=0), axis=0), axis=0)
-    flat = (changes <= 1) & (value > 0) & (unit < 2.0**-24)
+    value = np.abs(problem.value.astype(np.float64))
+    unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
+    ulps, reach = min(_REACH.get(leaf.real_dtype.itemsize, _REACH[8]) for leaf in problem.inputs.leaves)
+    direction = _lattice_direction(problem, scale, bounds, ulps, reach, draw)
+    line = _line(problem, direction, _irregular(reach, draw))
+    finite = np.isfinite(line.slope)
+    wild = ~finite | (line.level > _WILD * (unit * value + np.abs(np.where(finite, line.slope, 0.0)) / ulps))
+    if wild.any() and reach > _CLOSER * _POINTS:
+        closer = _line(problem, direction, _irregular(reach / _CLOSER, draw))
+        line = _chosen(wild & (closer.level < 0.1 * line.level), closer, line)
+    level = line.level
+    flat = (line.changes <= 1) & (value > 0) & (unit < 2.0**-24)
     if flat.any():
-        wide = _line(problem, _lattice_direction(problem, scale, bounds, _SHORT, draw), multiple)
-        wide_level, rise, rise_error = np.empty(m), np.empty(m), np.empty(m)
-        kernels.line_noise(multiple, wide, 2.0**-24 * value, 1.0, wide_level, rise, rise_error)
-        level = np.where(flat & (wide_level > 2.0**-26 * value), wide_level, level)
-        slope_error = np.where(flat, np.inf, slope_error)
-        with np.errstate(over="ignore"):
-            values = problem.value.astype(np.float64) + wide
-            short = np.all(values == values.astype(np.float32), axis=0) & np.any(wide != 0, axis=0)
-        unit = np.where(flat & short, 2.0**-24, unit)
-    rounding = unit * value
-    scatter = np.where(again > _SAME * rounding, again / np.maximum(value, np.finfo(float).tiny), 0.0)
-    level = np.maximum.reduce([level, rounding, again])
-    return Noise(level, unit, slope, slope_error, direction, float(scatter.max(initial=0.0)))
+        wide_direction = _lattice_direction(problem, scale, bounds, *_SHORT, draw)
+        wide = _line(problem, wide_direction, _irregular(_SHORT[1], draw))
+        is_noise = flat & (wide.changes > 0) & (wide.level > 2.0**-26 * value)  # a bend is far below a float32 ulp
+        level = np.where(is_noise, wide.level, level)
+        unit = np.where(flat & wide.is_short & (wide.changes > 0), 2.0**-24, unit)
+    again = np.empty(problem.outputs.size)
+    direction_differences(problem, direction, 0.0, again)
+    again = np.abs(np.nan_to_num(again))
+    scatter = np.where(again > _SAME * unit * value, again / np.maximum(value, np.finfo(float).tiny), 0.0)
+    return Noise(
+        level=np.maximum.reduce([level, unit * value, again]),
+        unit=unit,
+        slope=line.slope,
+        slope_error=np.where(flat, np.inf, line.slope_error),
+        direction=direction,
+        reach=reach,
+        scatter=float(scatter.max(initial=0.0)),
+    )
 
 
-def _irregular(reach: int, draw: np.random.Generator) -> NDArray[np.float64]:
-    """Return whole multiples on both sides of 0, spread over the reach but not equally spaced."""
-    sides = []
-    for sign in (-1.0, 1.0):
-        edges = np.linspace(0, reach, _POINTS + 1).round().astype(np.int64)
-        sides.append(sign * np.array([draw.integers(a + 1, b + 1) for a, b in zip(edges, edges[1:], strict=False)]))
-    return np.concatenate(sides).astype(np.float64)
+@dataclass(frozen=True)
+class _Line:
+    """What points along one line say of each output: arrays of shape (m,)."""
+
+    level: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    slope_error: NDArray[np.float64]
+    changes: NDArray[np.int64]
+    is_short: NDArray[np.bool_]
 
 
-def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return differences to f(x0) at multiples of a direction, shape (multiples, m)."""
-    delta = np.empty((len(multiple), problem.outputs.size))
+def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64]) -> _Line:
+    """Evaluate points along a direction and fit each side of x0."""
+    m = problem.outputs.size
+    delta = np.empty((len(multiple), m))
     for k, times in enumerate(multiple):
         direction_differences(problem, direction, float(times), delta[k])
-    return delta
+    level, slope, slope_error = np.empty(m), np.empty(m), np.empty(m)
+    kernels.line_noise(multiple, delta, level, slope, slope_error)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = problem.value.astype(np.float64) + delta
+        is_short = np.all(values == values.astype(np.float32), axis=0)
+    through_x0 = np.insert(delta, len(multiple) // 2, 0.0, axis=0)  # multiples run from below x0 to above it
+    return _Line(level, slope, slope_error, np.count_nonzero(np.diff(through_x0, axis=0), axis=0), is_short)
+
+
+def _chosen(where: NDArray[np.bool_], first: _Line, second: _Line) -> _Line:
+    """Return the outputs of ``first`` at ``where`` and those of ``second`` elsewhere."""
+    return _Line(
+        np.where(where, first.level, second.level),
+        np.where(where, first.slope, second.slope),
+        np.where(where, first.slope_error, second.slope_error),
+        second.changes,
+        second.is_short,
+    )
+
+
+def _irregular(reach: float, draw: np.random.Generator) -> NDArray[np.float64]:
+    """Return ascending whole multiples on both sides of 0, spread over the reach but not equally spaced."""
+    edges = np.linspace(0, reach, _POINTS + 1).round().astype(np.int64)
+    below, above = (draw.integers(edges[:-1] + 1, edges[1:] + 1) for _ in range(2))
+    return np.concatenate([-below[::-1], above]).astype(np.float64)
 
 
 def _lattice_direction(
     problem: Problem,
     scale: NDArray[np.float64],
     bounds: Bounds,
-    spacing: float | None,
+    ulps: float,
+    reach: float,
     draw: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return a direction whose whole multiples are exact in floating point.
 
-    Each component is a whole number of ulps, of random sign and about the given part of x: where points are
-    not where they are thought to be, it shows as noise.
+    Each component is a whole number of ulps of x, 0.5 to 1.5 times ``ulps``, of random sign: a point that is
+    not where it is thought to be would show as noise.
     """
     direction = np.empty(problem.inputs.size)
     for leaf in problem.inputs.leaves:
         own = slice(leaf.start, leaf.stop)
-        x = problem.x[own].astype(leaf.real_dtype)
-        fine = spacing or _LATTICE.get(leaf.real_dtype.itemsize, 2.0**-46)
-        ulp = np.where(x == 0, scale[own] * fine / 4, np.spacing(np.abs(x)).astype(np.float64))
-        size = np.where(x == 0, scale[own], np.abs(x).astype(np.float64))
-        ulps = np.maximum(1.0, np.rint(draw.uniform(1.0, 3.0, leaf.size) * fine * size / ulp))
-        direction[own] = ulp * ulps * draw.choice([-1.0, 1.0], leaf.size)
-    far = 64 * np.abs(direction)
+        x = np.abs(problem.x[own].astype(leaf.real_dtype))
+        ulp = np.spacing(np.where(x == 0, scale[own].astype(leaf.real_dtype), x)).astype(np.float64)
+        whole = np.maximum(1.0, np.rint(ulps * draw.uniform(0.5, 1.5, leaf.size)))
+        direction[own] = ulp * whole * draw.choice([-1.0, 1.0], leaf.size)
+    far = reach * np.abs(direction)
     inside = (problem.x - far >= bounds.lower) & (problem.x + far <= bounds.upper)
     return np.where(inside, direction, 0.0)
