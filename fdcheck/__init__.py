@@ -1,0 +1,56 @@
+"""fdcheck checks derivatives against finite differences with error bars.
+
+``fdcheck.verify(apply, x0, vjp=...)`` says whether a derivative is right; ``fdcheck.differentiate(apply, x0)``
+measures one. Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fdcheck.api import differentiate, verify
+    from fdcheck.results import (
+        Block,
+        Coverage,
+        DerivativeMismatch,
+        Estimate,
+        Finding,
+        InvalidInput,
+        Measured,
+        Pair,
+        Report,
+        Status,
+        Verdict,
+    )
+
+__all__ = [
+    "Block",
+    "Coverage",
+    "DerivativeMismatch",
+    "Estimate",
+    "Finding",
+    "InvalidInput",
+    "Measured",
+    "Pair",
+    "Report",
+    "Status",
+    "Verdict",
+    "differentiate",
+    "verify",
+]
+
+_HOME = {"differentiate": "fdcheck.api", "verify": "fdcheck.api"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME.get(name, "fdcheck.results")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

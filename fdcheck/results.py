@@ -12,8 +12,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Scalar = float | complex
-
 
 class InvalidInput(ValueError):
     """An argument that cannot be used; the message names it and says what was expected and what came."""
@@ -151,7 +149,10 @@ class Finding:
         Paths of the input and the output; empty where the finding concerns a whole endpoint.
     input_index, output_index : tuple of int
         Element within the leaf that the path names.
-    claimed, estimated : float or complex
+    part : str
+        Which real parts of complex elements the entry stands for, such as ``'Im(y) by Re(x)'``; empty for
+        real ones.
+    claimed, estimated : float
         The two values, NaN where there is none.
     error : float
         Error bar of the estimate.
@@ -170,8 +171,9 @@ class Finding:
     input_index: tuple[int, ...] = ()
     output: str = ""
     output_index: tuple[int, ...] = ()
-    claimed: Scalar = math.nan
-    estimated: Scalar = math.nan
+    part: str = ""
+    claimed: float = math.nan
+    estimated: float = math.nan
     error: float = math.nan
     eps: float = math.nan
     steps: tuple[Measured, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,6 +42,14 @@ class Column:
         central = (right * self.down_step + left * self.up_step) / (self.up_step + self.down_step)
         one_sided = np.where(np.isfinite(up), right, left)
         return np.where(np.isfinite(central), central, one_sided)
+
+
+    def sides(self, output: int) -> tuple[float, float]:
+        """Return the slopes to the left and to the right of x0 at the smallest step where both are finite."""
+        left, right = -self.down[:, output] / self.down_step, self.up[:, output] / self.up_step
+        both = np.flatnonzero(np.isfinite(left) & np.isfinite(right))
+        k = int(both[0]) if both.size else 0
+        return float(left[k]), float(right[k])
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,3 @@ def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: _Tabl
         result.columns[int(columns[slot])] = Column(
             table.up_step[order, slot], table.down_step[order, slot], table.up[order, slot], table.down[order, slot]
         )
-
-
-Progress = Callable[[int, int], None]

@@ -62,6 +62,7 @@ _KINK_EXPONENT = 0.5  # halfway between 0 (kink) and 1 (smooth) in d log|gap| / 
 _GROWTH_EXPONENT = -0.3  # one-sided slopes that grow faster than this as h falls have not converged
 _JUMP_EXPONENT = -0.75  # halfway between -1/2 (cusp) and -1 (jump) in d log|one-sided slope| / d log h
 _SLACK = 4.0  # a bar of four tolerances still lets an error of 1 % stand out at rtol 1e-3
+_AT_X = 2.0**-48  # part of its scale within which a kink counts as lying at x: 16 ulp of an input of that size
 _WIDE = 2.0**-6  # part of its scale that an input has moved when an output that stands still is a constant
 _ONE_SIDED = 10.0  # two sides of pure noise, three degrees of freedom each, differ by this in 0.2 % of the cases
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
@@ -299,7 +300,7 @@ def _growth(points: int, w: Any) -> float:
 
 
 @_jit
-def _shape_at_x(points: int, goal: float, low: float, full: bool, w: Any) -> Any:
+def _shape_at_x(points: int, goal: float, low: float, scale: float, full: bool, w: Any) -> Any:
     """What f looks like at x: SMOOTH, OPEN (with the step that would tell), BENT or BROKEN.
 
     Only the smallest steps at which the gap stands out of the noise may say so: at steps near a period a
@@ -320,7 +321,7 @@ def _shape_at_x(points: int, goal: float, low: float, full: bool, w: Any) -> Any
     for s in range(k):
         if abs(gap) - abs(w[GAP, s]) > _DIFFERS * w[JITTER, s] / w[H, s]:
             return SMOOTH, 0.0  # a smaller step would have shown this gap and does not
-    finest = max(2.0 * _STANDS_OUT * w[JITTER, k] / abs(gap), low)
+    finest = max(2.0 * _STANDS_OUT * w[JITTER, k] / abs(gap), max(low, _AT_X * scale))
     if k + 1 == points:
         if full:
             return SMOOTH, 0.0
@@ -469,7 +470,7 @@ def _decide(
     close = abs(claim - found) <= tolerance + bar
     if constant and close and w[H, points - 1] >= _WIDE * scale:
         return AGREES  # an output that does not move at all over a wide step has derivative zero
-    shape, telling = _shape_at_x(points, max(rtol * reference, base) + atol, low, full or closing, w)
+    shape, telling = _shape_at_x(points, max(rtol * reference, base) + atol, low, scale, full or closing, w)
     if shape == OPEN:
         if points == 1:  # one gap says nothing yet: how it changes with the step tells a bend from a kink
             telling = 8.0 * w[H, 0]

@@ -1,0 +1,302 @@
+"""What was measured, told entry by entry and pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.checks.elementwise import Elementwise
+from fdcheck.numerics import kernels
+from fdcheck.problem.callables import Problem
+from fdcheck.problem.trees import Leaf
+from fdcheck.results import Finding, Measured, Pair, Status
+
+_LISTED = 1000
+"""Findings listed per endpoint and status, the worst ones; the pairs count them all. A person reads ten, a
+program that wants every entry has the Jacobian itself."""
+
+STATUS_OF_CODE = {
+    kernels.AGREES: Status.AGREES,
+    kernels.DISAGREES: Status.DISAGREES,
+    kernels.KINK: Status.KINK,
+    kernels.JUMP: Status.JUMP,
+    kernels.NOISE: Status.UNDECIDED,
+    kernels.CURVATURE: Status.UNDECIDED,
+    kernels.EDGE: Status.UNDECIDED,
+    kernels.NONFINITE: Status.NONFINITE,
+}
+
+
+def excess(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
+    """Return how many times its allowance each claim is off, shape (m, n); above 1 it does not agree.
+
+    A claim that is not finite is off by infinity; an entry that could not be measured by 0.
+    """
+    estimate, error = found.measurement.estimate, found.measurement.error
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        allowed = tolerance(claims, found) + error
+        off = np.abs(claims - estimate)
+        times = np.where(off > 0, off / allowed, 0.0)
+    times = np.where(np.isfinite(claims), times, np.inf)
+    return np.where(np.isfinite(estimate), times, 0.0)
+
+
+def tolerance(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
+    """Return the tolerance of each entry without its error bar, shape (m, n)."""
+    goal = found.accuracy
+    rtol = np.maximum(goal.rtol_out[:, None], goal.rtol_in[None, :])
+    size = np.maximum(np.abs(np.where(np.isfinite(claims), claims, 0.0)), np.abs(found.measurement.estimate))
+    allowed: NDArray[np.float64] = goal.atol + rtol * size
+    return allowed
+
+
+def sensitivity(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
+    """Return the relative error that would have been noticed in each entry, NaN where nothing stands out of 0."""
+    estimate, error = np.abs(found.measurement.estimate), found.measurement.error
+    with np.errstate(invalid="ignore", divide="ignore"):
+        seen = (tolerance(claims, found) + 2 * error) / estimate
+        return np.where(estimate > 2 * error, seen, np.nan)
+
+
+def pairs_of(problem: Problem, names: Sequence[str], claims: NDArray[np.float64], found: Elementwise) -> list[Pair]:
+    """Return one summary per endpoint, output path and input path.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    names : sequence of str, length e
+        The endpoints.
+    claims : ndarray, shape (e, m, n)
+        What each claims.
+    found : Elementwise
+        What was measured.
+    """
+    result = []
+    for e, name in enumerate(names):
+        times, seen = excess(claims[e], found), sensitivity(claims[e], found)
+        code = found.measurement.code[e]
+        for output in problem.outputs.leaves:
+            for source in problem.inputs.leaves:
+                if output.size and source.size:
+                    result.append(_pair(name, output, source, claims[e], found, times, seen, code))
+    return result
+
+
+def _pair(
+    name: str,
+    output: Leaf,
+    source: Leaf,
+    claims: NDArray[np.float64],
+    found: Elementwise,
+    times: NDArray[np.float64],
+    seen: NDArray[np.float64],
+    code: NDArray[np.int8],
+) -> Pair:
+    rows, columns = slice(output.start, output.stop), slice(source.start, source.stop)
+    block = code[rows, columns]
+    ranked = times[rows, columns] + 1e9 * (block == kernels.DISAGREES)  # a failure is worse than any excess
+    i, j = np.unravel_index(int(np.argmax(ranked)), block.shape)
+    row, column = output.start + int(i), source.start + int(j)
+    present = {c: int(np.count_nonzero(block == c)) for c in np.unique(block)}
+    counts: dict[str, int] = {}
+    for c, number in present.items():
+        status = str(STATUS_OF_CODE[int(c)])
+        counts[status] = counts.get(status, 0) + number
+    resolved = seen[rows, columns]
+    resolved = resolved[np.isfinite(resolved)]
+    return Pair(
+        endpoint=name,
+        output=output.path,
+        input=source.path,
+        entries=block.size,
+        counts=counts,
+        claimed=float(claims[row, column]),
+        estimated=float(found.measurement.estimate[row, column]),
+        error=float(found.measurement.error[row, column]),
+        eps=float(found.measurement.eps[row, column]),
+        output_index=output.index(row),
+        input_index=source.index(column),
+        excess=float(times[row, column]),
+        sensitivity=float(resolved.max()) if resolved.size else float("nan"),
+    )
+
+
+def entry_findings(
+    problem: Problem, names: Sequence[str], claims: NDArray[np.float64], found: Elementwise
+) -> list[Finding]:
+    """Return the entries that are anything but plain, worst first within each endpoint and status."""
+    result: list[Finding] = []
+    for e, name in enumerate(names):
+        times = excess(claims[e], found)
+        code = found.measurement.code[e]
+        for codes in ((kernels.DISAGREES,), (kernels.NONFINITE,), (kernels.NOISE, kernels.CURVATURE, kernels.EDGE), (kernels.JUMP,), (kernels.KINK,)):
+            rows, columns = np.nonzero(np.isin(code, codes))
+            worst = np.argsort(-_severity(times, claims[e], found)[rows, columns], kind="stable")[:_LISTED]
+            result.extend(
+                _finding(problem, name, claims[e], found, int(rows[k]), int(columns[k]), int(code[rows[k], columns[k]]))
+                for k in worst
+            )
+    return result
+
+
+def _severity(times: NDArray[np.float64], claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
+    """Return what to rank findings by: the difference in units of its allowance, infinite claims first."""
+    return np.nan_to_num(times, nan=np.inf, posinf=np.inf)
+
+
+def _finding(
+    problem: Problem, name: str, claims: NDArray[np.float64], found: Elementwise, row: int, column: int, code: int
+) -> Finding:
+    output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
+    status = STATUS_OF_CODE[code]
+    measurement = found.measurement
+    evidence = measurement.columns.get(column)
+    steps: tuple[Measured, ...] = ()
+    if evidence is not None:
+        slopes = evidence.slopes(row)
+        steps = tuple(
+            Measured(float(h), float(s)) for h, s in zip(evidence.up_step, slopes, strict=True) if np.isfinite(s)
+        )
+    claimed, estimated = float(claims[row, column]), float(measurement.estimate[row, column])
+    rows = slice(output.start, output.stop)
+    return Finding(
+        endpoint=name,
+        status=status,
+        message=_message(problem, found, row, column, code, claimed, steps),
+        input=source.path,
+        input_index=source.index(column),
+        output=output.path,
+        output_index=output.index(row),
+        part=_part(output, row, source, column),
+        claimed=claimed,
+        estimated=estimated,
+        error=float(measurement.error[row, column]),
+        eps=float(measurement.eps[row, column]),
+        steps=steps,
+        column_claimed=_shaped(claims[rows, column], output),
+        column_estimated=_shaped(measurement.estimate[rows, column], output),
+    )
+
+
+def _shaped(values: NDArray[np.float64], leaf: Leaf) -> NDArray[np.float64]:
+    """Return one column of a block in the shape of its output leaf, two real parts last where it is complex."""
+    shape = (*leaf.shape, 2) if leaf.parts == 2 else leaf.shape
+    return values.copy().reshape(shape)
+
+
+def _part(output: Leaf, row: int, source: Leaf, column: int) -> str:
+    """Return which real parts of complex elements an entry stands for, empty for real ones."""
+    of = f"{_side(output, row)}(y)" if output.parts == 2 else ""
+    by = f"{_side(source, column)}(x)" if source.parts == 2 else ""
+    return " by ".join(word for word in (of, by) if word)
+
+
+def _side(leaf: Leaf, coordinate: int) -> str:
+    return "Im" if (coordinate - leaf.start) % 2 else "Re"
+
+
+def _message(
+    problem: Problem, found: Elementwise, row: int, column: int, code: int, claimed: float, steps: Sequence[Measured]
+) -> str:
+    """Return one sentence with the numbers of this entry."""
+    estimate = float(found.measurement.estimate[row, column])
+    error = float(found.measurement.error[row, column])
+    if code == kernels.NONFINITE:
+        return f"apply gave nothing finite for this output at x0 or on either side of it; claimed {claimed:.6g}."
+    if code == kernels.KINK:
+        left, right = found.measurement.columns[column].sides(row)
+        return (
+            f"x0 lies at a kink: slope {left:.6g} on the left and {right:.6g} on the right; the claim {claimed:.6g} "
+            "lies between them and is accepted."
+        )
+    if code == kernels.JUMP:
+        return f"apply jumps at x0; the claim {claimed:.6g} is the slope of one side and is accepted."
+    if code == kernels.DISAGREES:
+        return f"claimed {claimed:.8g}, measured {estimate:.8g} +- {error:.1g}; {_story(found, row, column, claimed, steps)}"
+    return _reason(problem, found, row, column, code, claimed)
+
+
+def _story(found: Elementwise, row: int, column: int, claimed: float, steps: Sequence[Measured]) -> str:
+    """Return what the steps say about a failure."""
+    estimate = float(found.measurement.estimate[row, column])
+    if not np.isfinite(claimed):
+        return "the measurement is finite, the claim is not."
+    siding = [s for s in steps if abs(s.slope - estimate) <= 0.25 * abs(claimed - estimate)]
+    if len(siding) >= 3:
+        return (
+            f"stable over {len(siding)} steps from {siding[0].eps:.2g} to {siding[-1].eps:.2g}: the derivative is wrong."
+        )
+    left, right = found.measurement.columns[column].sides(row)
+    if abs(right - left) > 0.1 * abs(claimed - estimate):
+        return f"x0 lies at a kink or jump with slopes {left:.6g} and {right:.6g}, and the claim is neither nor between."
+    return "the measurement changes with the step, and at no step does it come near the claim."
+
+
+def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: int, claimed: float) -> str:
+    """Return why an entry is undecided and what would help."""
+    estimate = float(found.measurement.estimate[row, column])
+    error, eps = float(found.measurement.error[row, column]), float(found.measurement.eps[row, column])
+    values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
+    leaf = problem.inputs.leaf_at(column)
+    forced = found.forced[column]
+    if np.isfinite(forced):
+        noise = float(found.noise.level[row])
+        moved = max(abs(claimed), abs(estimate)) * forced
+        if moved < 30 * noise:
+            better = _suggested(found, row, column, claimed)
+            return (
+                f"step too small for {leaf.dtype}: at the forced step {forced:.2g} the difference is a few ulps "
+                f"({values}); try {better:.1g}."
+            )
+        return f"the forced step {forced:.2g} is too coarse: the slope still changes with it ({values}); try a smaller one."
+    if found.rough[row, column]:
+        return (
+            f"rough solver: apply jumps near x0, as a solver stopped at a tolerance or a rounded output does, so its "
+            f"own slope need not be the derivative ({values}); tighten the tolerance or print more digits."
+        )
+    if code == kernels.EDGE:
+        return f"apply is finite on one side of x0 only and too few points are there to tell ({values}); move x0."
+    if code == kernels.CURVATURE:
+        return (
+            f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "
+            "little, or use float64."
+        )
+    noise = float(found.noise.level[row])
+    return (
+        f"noise: apply's output carries {noise:.1g} of noise, so the slope is uncertain by {error:.1g} ({values}); "
+        "reduce the noise (tighter solver tolerance, float64) or widen rtol."
+    )
+
+
+def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> float:
+    """Return the step at which the noise of an output would be a thirtieth of the tolerance, within the range."""
+    goal = found.accuracy
+    rtol = max(float(goal.rtol_out[row]), float(goal.rtol_in[column]))
+    size = max(abs(claimed), float(np.finfo(float).tiny))
+    wanted = kernels.STEP_NOISES * float(found.noise.level[row]) / (rtol * size)
+    return min(wanted, 0.1 * max(float(found.steps.scale[column]), 1e-300))
+
+
+def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings, what breaks a contract first, then what disagrees, then what is open, then notes."""
+    order = {status: k for k, status in enumerate(_ORDER)}
+    yield from sorted(findings, key=lambda finding: order[finding.status])
+
+
+_ORDER = (
+    Status.RAISED,
+    Status.STRUCTURE,
+    Status.SHAPE,
+    Status.DTYPE,
+    Status.MUTATION,
+    Status.DISAGREES,
+    Status.NONDETERMINISTIC,
+    Status.NONFINITE,
+    Status.UNDECIDED,
+    Status.JUMP,
+    Status.KINK,
+    Status.AGREES,
+)

@@ -1,0 +1,176 @@
+"""The report as text that one reads from the top: verdict, endpoints, pairs, worst findings, notes."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from fdcheck.results import BREACHES, Estimate, Finding, Pair, Report, Status, Verdict
+
+_WIDTH = 80
+_SHOWN_FINDINGS = 10
+_SHOWN_PAIRS = 12
+_SHOWN_STEPS = 5
+"""Lines that fit one screen of a terminal with the verdict still in sight."""
+
+
+def report_text(report: Report) -> str:
+    """Return a report as text of at most 80 columns.
+
+    Parameters
+    ----------
+    report : Report
+        The result of a check.
+    """
+    lines = [*_headline(report), *_endpoint_lines(report)]
+    worst = [f for f in report.findings if f.status not in (Status.KINK, Status.JUMP)]
+    accepted = [f for f in report.findings if f.status in (Status.KINK, Status.JUMP)]
+    lines += _findings(worst, "findings, worst first")
+    lines += _pairs(report.pairs)
+    lines += _findings(accepted, "accepted at kinks and jumps")
+    lines += _notes(report)
+    return "\n".join(lines)
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Return a measured Jacobian as text: one line per block with its size, range and error bars."""
+    lines = [f"measured derivative, {estimate.applies} applies"]
+    for block in estimate.blocks:
+        finite = block.error[(block.error == block.error) & (block.error < math.inf)]
+        worst = f"{float(finite.max()):.1g}" if finite.size else "none"
+        odd = sorted({str(s) for s in block.status.ravel()} - {str(Status.AGREES)})
+        remark = f"  ({', '.join(odd)} in places)" if odd else ""
+        lines.append(f"  d {block.output} / d {block.input}  shape {block.value.shape}  error bar up to {worst}{remark}")
+        if block.value.size <= 4:
+            pairs = zip(block.value.ravel(), block.error.ravel(), strict=True)
+            lines.append("    " + ", ".join(f"{v:.8g} +- {e:.1g}" for v, e in pairs))
+    return "\n".join([*lines, *_wrapped(estimate.notes)])
+
+
+def _headline(report: Report) -> Iterator[str]:
+    words = {
+        Verdict.PASS: "every claim agrees with the measured derivative (evidence, not proof)",
+        Verdict.FAIL: "the derivative is wrong, or an endpoint breaks its contract",
+        Verdict.INCONCLUSIVE: "nothing wrong was found, but not everything could be measured",
+    }
+    if report.verdict is Verdict.INCONCLUSIVE and not report.pairs:
+        words[Verdict.INCONCLUSIVE] = "nothing could be measured"
+    yield f"{str(report.verdict).upper()}: {words[report.verdict]}"
+
+
+def _endpoint_lines(report: Report) -> Iterator[str]:
+    """Yield one line per endpoint with failures out of checks."""
+    for name, calls in report.endpoint_calls.items():
+        pairs = [pair for pair in report.pairs if pair.endpoint == name]
+        breach = next((f for f in report.findings if f.endpoint == name and f.status in BREACHES), None)
+        if not pairs:
+            what = f"not compared ({breach.status})" if breach else "not compared"
+        else:
+            failures, entries = sum(p.failures for p in pairs), sum(p.entries for p in pairs)
+            what = f"{failures} failures / {entries} checks"
+            others = {s: sum(p.counts.get(s, 0) for p in pairs) for s in _REMARKED}
+            what += "".join(f", {n} {s}" for s, n in others.items() if n)
+        yield f"  {name:9} {what}, {_counted(calls, 'call')}"
+    cover = report.coverage
+    measured = f"{cover.inputs_measured} of {cover.inputs} input elements"
+    sharp = f"; errors above {report.sensitivity:.1g} relative are noticed" if report.sensitivity == report.sensitivity else ""
+    yield f"  apply     {_counted(report.applies, 'call')}, {measured} moved{sharp}"
+
+
+_REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
+    if not findings:
+        return
+    yield ""
+    yield f"{title}:"
+    for number, finding in enumerate(findings[:_SHOWN_FINDINGS], 1):
+        yield from _finding(number, finding, full=number <= 3)
+    if len(findings) > _SHOWN_FINDINGS:
+        yield f"  ... and {len(findings) - _SHOWN_FINDINGS} more in report.findings"
+
+
+def _finding(number: int, finding: Finding, full: bool) -> Iterator[str]:
+    """Yield a finding: where, what, the steps behind it and what to do."""
+    yield f"{number:3}. {finding.endpoint} {finding.status}{_place(finding)}"
+    yield from _block(finding.message)
+    if full and finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
+        yield from _block(_comparison(finding))
+    if full and finding.steps:
+        steps = _spread(finding.steps)
+        yield "     step   " + " ".join(f"{s.eps:>12.2g}" for s in steps)
+        yield "     slope  " + " ".join(f"{s.slope:>12.6g}" for s in steps)
+    if full and finding.status.advice and number == 1:
+        yield from _block("Next: " + finding.status.advice)
+
+
+def _place(finding: Finding) -> str:
+    if not finding.output:
+        return ""
+    part = f", {finding.part}" if finding.part else ""
+    return f": d {_element(finding.output, finding.output_index)} / d {_element(finding.input, finding.input_index)}{part}"
+
+
+def _element(path: str, index: tuple[int, ...]) -> str:
+    return path + (f"[{', '.join(map(str, index))}]" if index else "")
+
+
+def _comparison(finding: Finding) -> str:
+    """Return how far off a claim is, as a factor where that says something."""
+    off = abs(finding.claimed - finding.estimated)
+    text = f"off by {off:.3g}, {off / finding.error:.2g} error bars" if finding.error > 0 else f"off by {off:.3g}"
+    if finding.estimated and abs(finding.estimated) > 3 * finding.error:
+        text += f"; claimed / measured = {finding.claimed / finding.estimated:.4g}"
+    return f"{text}; measured at step {finding.eps:.2g}."
+
+
+def _spread(steps: Sequence[object]) -> list[object]:
+    """Return at most five steps, spread from the smallest to the largest."""
+    if len(steps) <= _SHOWN_STEPS:
+        return list(steps)
+    last = len(steps) - 1
+    return [steps[round(k * last / (_SHOWN_STEPS - 1))] for k in range(_SHOWN_STEPS)]
+
+
+def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield a table of the pairs, the worst first."""
+    if not pairs:
+        return
+    yield ""
+    yield "pairs, at the worst entry of each:"
+    yield f"  {'output / input':22} {'endpoint':8} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
+    ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
+    for pair in ranked[:_SHOWN_PAIRS]:
+        name = _shortened(f"{pair.output} / {pair.input}", 22)
+        failed = f"{pair.failures}/{pair.entries}"
+        yield (
+            f"  {name:22} {pair.endpoint:8} {failed:>11} {pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>7.1g}"
+        )
+    if len(pairs) > _SHOWN_PAIRS:
+        yield f"  ... and {len(pairs) - _SHOWN_PAIRS} more in report.pairs"
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _notes(report: Report) -> Iterator[str]:
+    if report.notes:
+        yield ""
+        yield "notes:"
+        yield from _wrapped(report.notes)
+
+
+def _wrapped(notes: Sequence[str]) -> Iterator[str]:
+    for note in notes:
+        yield from textwrap.wrap(note, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def _block(text: str) -> Iterator[str]:
+    yield from textwrap.wrap(text, _WIDTH, initial_indent="     ", subsequent_indent="     ")
