@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import math
 import platform
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, measure
-from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, entry_findings, pairs_of
+from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.endpoints import claimed_matrix
@@ -139,8 +140,9 @@ def verify(
         pairs: list[Pair] = []
         if names:
             found = measure(problem, claims, settings)
-            pairs = pairs_of(problem, names, claims, found)
-            findings += entry_findings(problem, names, claims, found)
+            for comparison in compared(names, claims, found):
+                pairs += pairs_of(problem, comparison)
+                findings += entry_findings(problem, comparison)
             findings += _findings_about_apply(problem, found)
     return _report(problem, findings, pairs, notes, given, settings)
 
@@ -338,6 +340,7 @@ def _blocks(problem: Problem, found: Elementwise) -> list[Block]:
     return blocks
 
 
+@functools.cache  # reading the metadata of a package takes as long as checking a small function
 def _versions() -> dict[str, str]:
     """Return the versions of what computed the result."""
     packages = ("fdcheck", "numpy", "numba", "optree")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import Any
 
 from fdcheck.results import InvalidInput
@@ -104,7 +106,8 @@ def profile_names() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
 
 
-def read_profile(name: str) -> dict[str, Any]:
+@functools.cache
+def read_profile(name: str) -> Mapping[str, Any]:
     """Return the content of a profile.
 
     Raises
@@ -116,7 +119,7 @@ def read_profile(name: str) -> dict[str, Any]:
     if name not in names:
         raise InvalidInput(f"profile: expected one of {', '.join(names)}, got {name!r}")
     text = importlib.resources.files("fdcheck.conf").joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return MappingProxyType(tomllib.loads(text))
 
 
 def _number(name: str, value: Any, positive: bool) -> float:

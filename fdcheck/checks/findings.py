@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,14 @@ _LISTED = 1000
 """Findings listed per endpoint and status, the worst ones; the pairs count them all. A person reads ten, a
 program that wants every entry has the Jacobian itself."""
 
+_BY_STATUS = (
+    (kernels.DISAGREES,),
+    (kernels.NONFINITE,),
+    (kernels.NOISE, kernels.CURVATURE, kernels.EDGE),
+    (kernels.JUMP,),
+    (kernels.KINK,),
+)
+
 STATUS_OF_CODE = {
     kernels.AGREES: Status.AGREES,
     kernels.DISAGREES: Status.DISAGREES,
@@ -29,142 +38,129 @@ STATUS_OF_CODE = {
 }
 
 
-def excess(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
-    """Return how many times its allowance each claim is off, shape (m, n); above 1 it does not agree.
+@dataclass(frozen=True)
+class Comparison:
+    """One endpoint's claims beside the measurement.
 
-    A claim that is not finite is off by infinity; an entry that could not be measured by 0.
+    Parameters
+    ----------
+    endpoint : str
+        Its name.
+    claims : ndarray, shape (m, n)
+        What it claims.
+    found : Elementwise
+        What was measured.
+    code : ndarray of int8, shape (m, n)
+        What was decided.
+    excess : ndarray, shape (m, n)
+        How many times its allowance each claim is off; infinite for a claim that is not finite, 0 for an entry
+        that could not be measured.
+    sensitivity : ndarray, shape (m, n)
+        Relative error that would have been noticed, NaN where the entry does not stand out of 0.
     """
-    estimate, error = found.measurement.estimate, found.measurement.error
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        allowed = tolerance(claims, found) + error
-        off = np.abs(claims - estimate)
-        times = np.where(off > 0, off / allowed, 0.0)
-    times = np.where(np.isfinite(claims), times, np.inf)
-    return np.where(np.isfinite(estimate), times, 0.0)
+
+    endpoint: str
+    claims: NDArray[np.float64]
+    found: Elementwise
+    code: NDArray[np.int8]
+    excess: NDArray[np.float64]
+    sensitivity: NDArray[np.float64]
 
 
-def tolerance(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
-    """Return the tolerance of each entry without its error bar, shape (m, n)."""
+def compared(names: Sequence[str], claims: NDArray[np.float64], found: Elementwise) -> list[Comparison]:
+    """Return each endpoint's claims, shape (e, m, n), beside the measurement."""
     goal = found.accuracy
+    estimate, error = found.measurement.estimate, found.measurement.error
+    size = np.abs(estimate)
     rtol = np.maximum(goal.rtol_out[:, None], goal.rtol_in[None, :])
-    size = np.maximum(np.abs(np.where(np.isfinite(claims), claims, 0.0)), np.abs(found.measurement.estimate))
-    allowed: NDArray[np.float64] = goal.atol + rtol * size
-    return allowed
+    result = []
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        for e, name in enumerate(names):
+            tolerance = goal.atol + rtol * np.fmax(np.abs(claims[e]), size)
+            off = np.abs(claims[e] - estimate)
+            excess = np.where(off > 0, off / (tolerance + error), 0.0)
+            excess[~np.isfinite(claims[e])] = np.inf
+            excess[~np.isfinite(estimate)] = 0.0
+            noticed = np.where(size > 2 * error, (tolerance + 2 * error) / size, np.nan)
+            result.append(Comparison(name, claims[e], found, found.measurement.code[e], excess, noticed))
+    return result
 
 
-def sensitivity(claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
-    """Return the relative error that would have been noticed in each entry, NaN where nothing stands out of 0."""
-    estimate, error = np.abs(found.measurement.estimate), found.measurement.error
-    with np.errstate(invalid="ignore", divide="ignore"):
-        seen = (tolerance(claims, found) + 2 * error) / estimate
-        return np.where(estimate > 2 * error, seen, np.nan)
-
-
-def pairs_of(problem: Problem, names: Sequence[str], claims: NDArray[np.float64], found: Elementwise) -> list[Pair]:
-    """Return one summary per endpoint, output path and input path.
+def pairs_of(problem: Problem, comparison: Comparison) -> list[Pair]:
+    """Return one summary per output path and input path.
 
     Parameters
     ----------
     problem : Problem
         apply and x0.
-    names : sequence of str, length e
-        The endpoints.
-    claims : ndarray, shape (e, m, n)
-        What each claims.
-    found : Elementwise
-        What was measured.
+    comparison : Comparison
+        One endpoint's claims beside the measurement.
     """
-    result = []
-    for e, name in enumerate(names):
-        times, seen = excess(claims[e], found), sensitivity(claims[e], found)
-        code = found.measurement.code[e]
-        for output in problem.outputs.leaves:
-            for source in problem.inputs.leaves:
-                if output.size and source.size:
-                    result.append(_pair(name, output, source, claims[e], found, times, seen, code))
-    return result
+    return [
+        _pair(comparison, output, source)
+        for output in problem.outputs.leaves
+        for source in problem.inputs.leaves
+        if output.size and source.size
+    ]
 
 
-def _pair(
-    name: str,
-    output: Leaf,
-    source: Leaf,
-    claims: NDArray[np.float64],
-    found: Elementwise,
-    times: NDArray[np.float64],
-    seen: NDArray[np.float64],
-    code: NDArray[np.int8],
-) -> Pair:
-    rows, columns = slice(output.start, output.stop), slice(source.start, source.stop)
-    block = code[rows, columns]
-    ranked = times[rows, columns] + 1e9 * (block == kernels.DISAGREES)  # a failure is worse than any excess
+def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
+    part = np.s_[output.start : output.stop, source.start : source.stop]
+    block, excess = comparison.code[part], comparison.excess[part]
+    failed = block == kernels.DISAGREES
+    ranked = np.where(failed, excess, -1.0) if failed.any() else excess  # a failure is worse than any excess
     i, j = np.unravel_index(int(np.argmax(ranked)), block.shape)
     row, column = output.start + int(i), source.start + int(j)
-    present = {c: int(np.count_nonzero(block == c)) for c in np.unique(block)}
     counts: dict[str, int] = {}
-    for c, number in present.items():
-        status = str(STATUS_OF_CODE[int(c)])
-        counts[status] = counts.get(status, 0) + number
-    resolved = seen[rows, columns]
-    resolved = resolved[np.isfinite(resolved)]
+    for code, number in enumerate(np.bincount(block.ravel())):
+        if number:
+            status = str(STATUS_OF_CODE[code])
+            counts[status] = counts.get(status, 0) + int(number)
+    measurement = comparison.found.measurement
+    noticed = comparison.sensitivity[part]
     return Pair(
-        endpoint=name,
+        endpoint=comparison.endpoint,
         output=output.path,
         input=source.path,
         entries=block.size,
         counts=counts,
-        claimed=float(claims[row, column]),
-        estimated=float(found.measurement.estimate[row, column]),
-        error=float(found.measurement.error[row, column]),
-        eps=float(found.measurement.eps[row, column]),
+        claimed=float(comparison.claims[row, column]),
+        estimated=float(measurement.estimate[row, column]),
+        error=float(measurement.error[row, column]),
+        eps=float(measurement.eps[row, column]),
         output_index=output.index(row),
         input_index=source.index(column),
-        excess=float(times[row, column]),
-        sensitivity=float(resolved.max()) if resolved.size else float("nan"),
+        excess=float(comparison.excess[row, column]),
+        sensitivity=float(np.fmax.reduce(noticed, axis=None)),
     )
 
 
-def entry_findings(
-    problem: Problem, names: Sequence[str], claims: NDArray[np.float64], found: Elementwise
-) -> list[Finding]:
-    """Return the entries that are anything but plain, worst first within each endpoint and status."""
+def entry_findings(problem: Problem, comparison: Comparison) -> list[Finding]:
+    """Return the entries that are anything but plain, worst first within each status."""
     result: list[Finding] = []
-    for e, name in enumerate(names):
-        times = excess(claims[e], found)
-        code = found.measurement.code[e]
-        for codes in ((kernels.DISAGREES,), (kernels.NONFINITE,), (kernels.NOISE, kernels.CURVATURE, kernels.EDGE), (kernels.JUMP,), (kernels.KINK,)):
-            rows, columns = np.nonzero(np.isin(code, codes))
-            worst = np.argsort(-_severity(times, claims[e], found)[rows, columns], kind="stable")[:_LISTED]
-            result.extend(
-                _finding(problem, name, claims[e], found, int(rows[k]), int(columns[k]), int(code[rows[k], columns[k]]))
-                for k in worst
-            )
+    if (comparison.code == kernels.AGREES).all():
+        return result
+    for codes in _BY_STATUS:
+        rows, columns = np.nonzero(np.isin(comparison.code, codes))
+        worst = np.argsort(-comparison.excess[rows, columns], kind="stable")[:_LISTED]
+        result.extend(_finding(problem, comparison, int(rows[k]), int(columns[k])) for k in worst)
     return result
 
 
-def _severity(times: NDArray[np.float64], claims: NDArray[np.float64], found: Elementwise) -> NDArray[np.float64]:
-    """Return what to rank findings by: the difference in units of its allowance, infinite claims first."""
-    return np.nan_to_num(times, nan=np.inf, posinf=np.inf)
-
-
-def _finding(
-    problem: Problem, name: str, claims: NDArray[np.float64], found: Elementwise, row: int, column: int, code: int
-) -> Finding:
+def _finding(problem: Problem, comparison: Comparison, row: int, column: int) -> Finding:
     output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
-    status = STATUS_OF_CODE[code]
-    measurement = found.measurement
-    evidence = measurement.columns.get(column)
-    steps: tuple[Measured, ...] = ()
-    if evidence is not None:
-        slopes = evidence.slopes(row)
-        steps = tuple(
-            Measured(float(h), float(s)) for h, s in zip(evidence.up_step, slopes, strict=True) if np.isfinite(s)
-        )
-    claimed, estimated = float(claims[row, column]), float(measurement.estimate[row, column])
-    rows = slice(output.start, output.stop)
+    found = comparison.found
+    measurement, code = found.measurement, int(comparison.code[row, column])
+    evidence = measurement.columns[column]
+    steps = tuple(
+        Measured(float(h), float(s))
+        for h, s in zip(evidence.up_step, evidence.slopes(row), strict=True)
+        if np.isfinite(s)
+    )
+    claimed, rows = float(comparison.claims[row, column]), slice(output.start, output.stop)
     return Finding(
-        endpoint=name,
-        status=status,
+        endpoint=comparison.endpoint,
+        status=STATUS_OF_CODE[code],
         message=_message(problem, found, row, column, code, claimed, steps),
         input=source.path,
         input_index=source.index(column),
@@ -172,11 +168,11 @@ def _finding(
         output_index=output.index(row),
         part=_part(output, row, source, column),
         claimed=claimed,
-        estimated=estimated,
+        estimated=float(measurement.estimate[row, column]),
         error=float(measurement.error[row, column]),
         eps=float(measurement.eps[row, column]),
         steps=steps,
-        column_claimed=_shaped(claims[rows, column], output),
+        column_claimed=_shaped(comparison.claims[rows, column], output),
         column_estimated=_shaped(measurement.estimate[rows, column], output),
     )
 

@@ -162,17 +162,20 @@ def _take_steps(
     moving = columns[slots]
     above, up_step = targets(problem, moving, h, bounds)
     below, down_step = targets(problem, moving, -h, bounds)
-    for r, slot in enumerate(slots):
+    rows_up, rows_down = [], []
+    for r, slot in enumerate(slots.tolist()):
         k = table.count[slot]
         table.up_step[k, slot], table.down_step[k, slot] = up_step[r], -down_step[r]
-        column_differences(problem, int(moving[r]), above[r], up_step[r], table.up[k, slot])
-        column_differences(problem, int(moving[r]), below[r], down_step[r], table.down[k, slot])
+        rows_up.append(table.up[k, slot])
+        rows_down.append(table.down[k, slot])
         table.count[slot] = k + 1
+    column_differences(problem, moving, above, up_step, rows_up)
+    column_differences(problem, moving, below, down_step, rows_down)
 
 
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: _Table) -> Iterator[tuple[int, float]]:
     """Return the steps wished for, rounded so that x + h is exact, and none that was taken before."""
-    for s in slots:
+    for s in slots[wish[slots].any(axis=1)]:
         taken = list(table.up_step[: table.count[s], s])
         for h in wish[s]:
             if h > 0 and len(taken) < kernels.MAX_STEPS:

@@ -42,8 +42,8 @@ SMOOTH, OPEN, BENT, BROKEN = range(4)
 FINER, COARSER, FILLING = range(3)
 # Steps that an entry may ask for: below all there are, above them, between two of them.
 
-H, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, SECANT, MIDDLE, SPREAD, ZERO, T, E = range(13)
-ROWS = 13
+H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, SECANT, MIDDLE, SPREAD, ZERO, T, E = range(14)
+ROWS = 14
 # Rows of the work table of one entry: the step, the slopes and what they carry, and scratch.
 
 MAX_STEPS = 16
@@ -179,41 +179,42 @@ def first_steps(
 
 
 @_jit
-def best_window(h: Any, power: int, slope: Any, sigma: Any, gap: Any, count: int, t: Any, e: Any) -> Any:
+def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count: int) -> Any:
     """Extrapolate slopes to h = 0 over windows of 1 to 4 steps and choose the most reliable one.
 
-    Neville's scheme in h**power (Richardson 1911; Ridders 1982 chose windows so). The truncation of a window
-    is its change when the largest step is left out, plus the part of the gaps that does not scale as h (a
-    kink inside the window shows there), and is raised where a smaller step contradicts the window beyond its
-    own noise. Returns (estimate, truncation, noise, first step, last step); ``t`` and ``e`` are scratch.
+    Neville's scheme in x, the power of h in the error (Richardson 1911; Ridders 1982 chose windows so): h**2 for
+    central slopes, h for one-sided ones. The truncation of a window is its change when the largest step is left
+    out, plus the part of the gaps that does not scale as h (a kink inside the window shows there), and is raised
+    where a smaller step contradicts the window beyond its own noise. ``h`` to ``gap`` name rows of ``w``: slices
+    of it would cost more than the arithmetic. Returns (estimate, truncation, noise, first step, last step).
     """
-    best, found, truncation, sd, first, last = np.inf, slope[0], np.inf, sigma[0], 0, 0
+    best, found, truncation, sd, first, last = np.inf, w[slope, 0], np.inf, w[sigma, 0], 0, 0
     for length in range(1, min(_WINDOW, count) + 1):
         for a in range(count - length + 1):
             b = a + length - 1
             if length == 1:
-                t[a], e[a] = slope[a], sigma[a]
+                w[T, a], w[E, a] = w[slope, a], w[sigma, a]
                 if count == 1:
-                    change = abs(gap[0])
+                    change = abs(w[gap, 0])
                 elif a == count - 1:
-                    change = abs(slope[a] - slope[a - 1])
+                    change = abs(w[slope, a] - w[slope, a - 1])
                 else:
-                    q = (h[a] / h[a + 1]) ** power
-                    change = abs(slope[a] - slope[a + 1]) * q / (1.0 - q)
+                    q = w[x, a] / w[x, a + 1]
+                    change = abs(w[slope, a] - w[slope, a + 1]) * q / (1.0 - q)
             else:
-                q = (h[a] / h[b]) ** power
-                step = (t[a] - t[a + 1]) * q / (1.0 - q)
-                t[a] += step
-                e[a] = (e[a] + q * e[a + 1]) / (1.0 - q)
+                q = w[x, a] / w[x, b]
+                step = (w[T, a] - w[T, a + 1]) * q / (1.0 - q)
+                w[T, a] += step
+                w[E, a] = (w[E, a] + q * w[E, a + 1]) / (1.0 - q)
                 change = abs(step)
                 for k in range(a + 1, b + 1):
-                    leak = abs(gap[k] * h[a] / h[k] - gap[a]) - 2.0 * NOISE_BARS * sigma[a]
+                    leak = abs(w[gap, k] * w[h, a] / w[h, k] - w[gap, a]) - 2.0 * NOISE_BARS * w[sigma, a]
                     change = max(change, leak)
             for k in range(a):
-                change = max(change, abs(slope[k] - t[a]) - NOISE_BARS * sigma[k])
-            total = change + NOISE_BARS * e[a]
+                change = max(change, abs(w[slope, k] - w[T, a]) - NOISE_BARS * w[sigma, k])
+            total = change + NOISE_BARS * w[E, a]
             if total < best:
-                best, found, truncation, sd, first, last = total, t[a], change, e[a], a, b
+                best, found, truncation, sd, first, last = total, w[T, a], change, w[E, a], a, b
     return found, truncation, sd, first, last
 
 
@@ -224,31 +225,44 @@ def _exponent(small: float, large: float, h_small: float, h_large: float) -> flo
 
 
 @_jit
-def _votes(slope: Any, sigma: Any, count: int, estimate: float, claim: float) -> int:
+def _votes(w: Any, count: int, estimate: float, claim: float) -> int:
     """Steps, from the smallest up, whose slopes side with the estimate against the claim."""
     votes = 0
     half = 0.5 * abs(claim - estimate)
     for k in range(count - 1, -1, -1):
-        off = abs(slope[k] - estimate)
-        if off + NOISE_BARS * sigma[k] <= half:
+        off = abs(w[SLOPE, k] - estimate)
+        if off + NOISE_BARS * w[SIGMA, k] <= half:
             votes += 1
-        elif off - NOISE_BARS * sigma[k] > half:
+        elif off - NOISE_BARS * w[SIGMA, k] > half:
             votes = 0  # a smaller step tells another story than the larger ones
     return votes
 
 
 @_jit
-def _widest_hole(h: Any, count: int) -> float:
+def _widest_hole(w: Any, count: int) -> float:
     """Geometric middle of the widest hole between two steps, or 0 where no hole is wider than a factor 3."""
     widest, middle = 3.0, 0.0
     for k in range(count - 1):
-        if h[k + 1] / h[k] > widest:
-            widest, middle = h[k + 1] / h[k], math.sqrt(h[k] * h[k + 1])
+        if w[H, k + 1] / w[H, k] > widest:
+            widest, middle = w[H, k + 1] / w[H, k], math.sqrt(w[H, k] * w[H, k + 1])
     return middle
 
 
 @_jit
-def _gather(value: float, noise: float, unit: float, steps: int, order: Any, ups: Any, downs: Any, up: Any, down: Any, w: Any) -> Any:
+def _gather(
+    i: int,
+    slot: int,
+    value: float,
+    noise: float,
+    unit: float,
+    steps: int,
+    order: Any,
+    up_step: Any,
+    down_step: Any,
+    up: Any,
+    down: Any,
+    w: Any,
+) -> Any:
     """Fill the rows of ``w`` with one entry's steps, smallest first: (power of h in the error, points, constant).
 
     Central slopes where both sides are finite at one step at least, else the slopes of the finite side.
@@ -257,32 +271,34 @@ def _gather(value: float, noise: float, unit: float, steps: int, order: Any, ups
     constant = True
     for s in range(steps):
         k = order[s]
-        u, d = up[k], down[k]
+        u, d = up[k, slot, i], down[k, slot, i]
         constant = constant and u == 0.0 and d == 0.0
         rights += math.isfinite(u)
         lefts += math.isfinite(d)
         if math.isfinite(u) and math.isfinite(d):
+            hu, hd = up_step[k, slot], down_step[k, slot]
             peak = max(abs(value), max(abs(value + u), abs(value + d)))
-            w[JITTER, points] = max(noise, unit * peak)
-            w[H, points] = 0.5 * (ups[k] + downs[k])
-            w[RIGHT, points], w[LEFT, points] = u / ups[k], -d / downs[k]
+            right, left, h = u / hu, -d / hd, 0.5 * (hu + hd)
+            w[H, points], w[POWER, points] = h, h * h
+            w[RIGHT, points], w[LEFT, points], w[GAP, points] = right, left, right - left
             # weighted so that a quadratic is exact: rounding x + h and x - h may leave two different spacings
-            w[SLOPE, points] = (w[RIGHT, points] * downs[k] + w[LEFT, points] * ups[k]) / (ups[k] + downs[k])
-            w[GAP, points] = w[RIGHT, points] - w[LEFT, points]
-            w[SIGMA, points] = 0.7072 * w[JITTER, points] / w[H, points]
+            w[SLOPE, points] = (right * hd + left * hu) / (hu + hd)
+            w[JITTER, points] = max(noise, unit * peak)
+            w[SIGMA, points] = 0.7072 * w[JITTER, points] / h
             points += 1
     if points > 0:
         return 2, points, constant
     for s in range(steps):
         k = order[s]
-        d = up[k] if rights >= lefts else -down[k]
+        d = up[k, slot, i] if rights >= lefts else -down[k, slot, i]
         if math.isfinite(d):
-            w[H, points] = ups[k] if rights >= lefts else downs[k]
-            w[JITTER, points] = max(noise, unit * (abs(value) + abs(d)))
-            w[SLOPE, points] = d / w[H, points]
-            w[RIGHT, points] = w[LEFT, points] = w[SLOPE, points]
+            h = up_step[k, slot] if rights >= lefts else down_step[k, slot]
+            slope = d / h
+            w[H, points] = w[POWER, points] = h
+            w[RIGHT, points] = w[LEFT, points] = w[SLOPE, points] = slope
             w[GAP, points] = 0.0
-            w[SIGMA, points] = 1.4143 * w[JITTER, points] / w[H, points]
+            w[JITTER, points] = max(noise, unit * (abs(value) + abs(d)))
+            w[SIGMA, points] = 1.4143 * w[JITTER, points] / h
             points += 1
     return 1, points, False
 
@@ -294,6 +310,8 @@ def _growth(points: int, w: Any) -> float:
         return 0.0
     small = max(abs(w[RIGHT, 0]), abs(w[LEFT, 0]))
     large = max(abs(w[RIGHT, 1]), abs(w[LEFT, 1]))
+    if small <= 1.1 * large:  # steps are a factor 1.5 apart at least
+        return 0.0
     if small * w[H, 0] <= _STANDS_OUT * w[JITTER, 0] or large * w[H, 1] <= _STANDS_OUT * w[JITTER, 1]:
         return 0.0
     return _exponent(small, large, w[H, 0], w[H, 1])
@@ -351,18 +369,18 @@ def _sides(points: int, broken: bool, w: Any) -> Any:
     """
     slopes, bars = np.empty(2), np.empty(2)
     for side in range(2):
-        own = w[RIGHT] if side == 0 else w[LEFT]
-        if broken and abs(own[0]) * w[H, 0] > _STANDS_OUT * w[JITTER, 0]:
+        own = RIGHT if side == 0 else LEFT
+        if broken and abs(w[own, 0]) * w[H, 0] > _STANDS_OUT * w[JITTER, 0]:
             for k in range(points - 1):
                 width = w[H, k + 1] - w[H, k]
-                w[SECANT, k] = (own[k + 1] * w[H, k + 1] - own[k] * w[H, k]) / width
+                w[SECANT, k] = (w[own, k + 1] * w[H, k + 1] - w[own, k] * w[H, k]) / width
                 w[MIDDLE, k] = 0.5 * (w[H, k] + w[H, k + 1])
                 w[SPREAD, k] = 1.4143 * w[JITTER, k + 1] / width
-            found = best_window(w[MIDDLE], 1, w[SECANT], w[SPREAD], w[ZERO], points - 1, w[T], w[E])
+            found = best_window(w, MIDDLE, MIDDLE, SECANT, SPREAD, ZERO, points - 1)
         else:
             for k in range(points):
                 w[SPREAD, k] = 2.0 * w[SIGMA, k]
-            found = best_window(w[H], 1, own, w[SPREAD], w[ZERO], points, w[T], w[E])
+            found = best_window(w, H, H, own, SPREAD, ZERO, points)
         slopes[side], bars[side] = found[0], found[1] + NOISE_BARS * found[2]
     return slopes[0], bars[0], slopes[1], bars[1]
 
@@ -375,7 +393,7 @@ def _more_steps(points: int, miss: float, low: float, high: float, w: Any, ask: 
     elif 4.0 * w[H, points - 1] <= high:
         ask[COARSER] = max(ask[COARSER], 4.0 * w[H, points - 1])
     else:
-        middle = _widest_hole(w[H], points)
+        middle = _widest_hole(w, points)
         if middle == 0.0:
             return False
         ask[FILLING] = middle
@@ -481,7 +499,7 @@ def _decide(
         return PENDING
     if shape != SMOOTH:
         if points < 3 and not full and not closing:
-            middle = _widest_hole(w[H], points)
+            middle = _widest_hole(w, points)
             if middle > 0.0:
                 ask[FILLING] = middle
             else:
@@ -499,7 +517,7 @@ def _decide(
         return AGREES
     votes = 0
     if not close:
-        votes = _votes(w[SLOPE], w[SIGMA], points, found, claim)
+        votes = _votes(w, points, found, claim)
         settled = bar <= max(rtol * abs(found), base) or points >= 6 or full or closing
         if votes >= _VOTES and settled:
             return DISAGREES
@@ -587,7 +605,7 @@ def decide_columns(
                 if not pending:
                     continue
                 power, points, constant = _gather(
-                    value[i], noise[i], unit[i], steps, order, up_step[:, slot], down_step[:, slot], up[:, slot, i], down[:, slot, i], w
+                    i, slot, value[i], noise[i], unit[i], steps, order, up_step, down_step, up, down, w
                 )
                 if not math.isfinite(value[i]) or (power == 1 and points < 3):
                     smaller = key[0] / 16.0
@@ -598,9 +616,10 @@ def decide_columns(
                         code[c, i, j] = EDGE if points > 0 else NONFINITE
                     estimate[i, j], error[i, j], used[i, j] = np.nan, np.inf, key[0]
                     continue
-                fit = best_window(w[H], power, w[SLOPE], w[SIGMA], w[GAP], points, w[T], w[E])
                 if constant:
                     fit = (0.0, 0.0, w[SIGMA, points - 1], points - 1, points - 1)
+                else:
+                    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
                 found, truncation, sd, first, last = fit
                 estimate[i, j], error[i, j], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
                 rtol = max(rtol_out[i], rtol_in[j])

@@ -103,7 +103,7 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
         unit = np.where(flat & wide.is_short & (wide.changes > 0), 2.0**-24, unit)
     again = np.empty(problem.outputs.size)
     direction_differences(problem, direction, 0.0, again)
-    again = np.abs(np.nan_to_num(again))
+    again = np.where(np.isfinite(again), np.abs(again), 0.0)
     scatter = np.where(again > _SAME * unit * value, again / np.maximum(value, np.finfo(float).tiny), 0.0)
     return Noise(
         level=np.maximum.reduce([level, unit * value, again]),
@@ -138,8 +138,10 @@ def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np
     with np.errstate(over="ignore", invalid="ignore"):
         values = problem.value.astype(np.float64) + delta
         is_short = np.all(values == values.astype(np.float32), axis=0)
-    through_x0 = np.insert(delta, len(multiple) // 2, 0.0, axis=0)  # multiples run from below x0 to above it
-    return _Line(level, slope, slope_error, np.count_nonzero(np.diff(through_x0, axis=0), axis=0), is_short)
+    below, above = delta[: len(multiple) // 2], delta[len(multiple) // 2 :]
+    through_x0 = np.concatenate([below, np.zeros((1, m)), above])
+    changes = np.count_nonzero(through_x0[1:] != through_x0[:-1], axis=0)
+    return _Line(level, slope, slope_error, changes, is_short)
 
 
 def _chosen(where: NDArray[np.bool_], first: _Line, second: _Line) -> _Line:

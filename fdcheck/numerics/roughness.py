@@ -107,12 +107,10 @@ class _Line:
         """Return f(x + t) - f(x) of the outputs at each offset, shape (t, k)."""
         columns = np.full(len(offsets), self._column)
         target, moved = targets(self._problem, columns, offsets, self._bounds)
-        found = np.zeros((len(offsets), len(self._outputs)))
-        everything = np.empty(self._problem.outputs.size)
-        for k in np.flatnonzero(offsets):
-            column_differences(self._problem, self._column, target[k], moved[k], everything)
-            found[k] = everything[self._outputs]
-        return found
+        everything = np.zeros((len(offsets), self._problem.outputs.size))
+        away = np.flatnonzero(offsets)
+        column_differences(self._problem, columns[away], target[away], moved[away], [everything[k] for k in away])
+        return everything[:, self._outputs]
 
 
 def _explains(

@@ -161,7 +161,7 @@ def accuracy(
     claimed_row = (size * steps.scale).max(axis=1, initial=0.0)
     top = size.max(axis=1, initial=0.0)
     per_step = np.abs(noise.direction) / steps.scale
-    length = np.median(per_step[per_step > 0]) if np.any(per_step > 0) else 1.0
+    length = _median_nonzero(per_step, 1.0)
     seen = np.where(np.isfinite(noise.slope_error), 4 * (np.abs(noise.slope) + noise.level), np.inf) / length
     row = np.where(claimed_row > 0, np.minimum(claimed_row, seen), np.where(np.isfinite(seen), seen, 0.0))
     row = np.where(row > 0, row, np.abs(problem.value.astype(np.float64)))
@@ -204,6 +204,6 @@ def first_steps(
 
 
 def _median_nonzero(values: NDArray[np.float64], default: float) -> float:
-    """Return the median of the nonzero finite values, or a default where there is none."""
-    usable = values[(values > 0) & np.isfinite(values)]
-    return float(np.median(usable)) if usable.size else default
+    """Return the lower median of the nonzero finite values, or a default where there is none."""
+    usable = np.sort(values[(values > 0) & np.isfinite(values)])
+    return float(usable[(len(usable) - 1) // 2]) if usable.size else default

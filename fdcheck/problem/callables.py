@@ -50,7 +50,7 @@ class Function:
         self.name = name
         self.calls = 0
         self.mutated = False
-        self._function = function
+        self.function = function
 
     def __call__(self, *arguments: tuple[list[Any], Any], where: str = "x0") -> Any:
         """Call with private copies of structures, each given as (leaves, spec).
@@ -67,7 +67,7 @@ class Function:
         ]
         self.calls += 1
         try:
-            result = self._function(*trees_in)
+            result = self.function(*trees_in)
         except Exception as error:
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {_described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:
@@ -124,8 +124,11 @@ class Problem:
         self.x = trees.coordinates(self.leaves, self.inputs)
         self.changed: Breach | None = None
         self.raised: Breach | None = None
-        self._expected = [(leaf, leaf.start, leaf.stop) for leaf in self.outputs.leaves]
+        self._arrays = [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, np.ndarray)]
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
+        self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
+        self._is_array = self.outputs.spec.is_leaf()
+        self._expected = [(leaf, self.value[leaf.start : leaf.stop]) for leaf in self.outputs.leaves]
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -133,7 +136,7 @@ class Problem:
         leaves = (*self.inputs.leaves, *self.outputs.leaves)
         return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
-    def difference(self, moved: list[Any], out: NDArray[np.float64], where: str) -> None:
+    def difference(self, moved: list[Any], out: NDArray[np.float64], where: Callable[[], str]) -> None:
         """Write f(moved) - f(x0) into ``out``, NaN where apply raises or returns another structure.
 
         Parameters
@@ -142,38 +145,41 @@ class Problem:
             Private leaves of the input, which apply may keep and change.
         out : ndarray, shape (m,)
             The differences, formed in the dtype of the values and then widened to float64.
-        where : str
-            What was moved, for messages.
+        where : callable
+            Says what was moved, for messages.
         """
         for leaf in self._scalars:
             moved[leaf.position] = leaf.boxed(moved[leaf.position])
-        apply = self.apply
-        apply.calls += 1
+        self.apply.calls += 1
         try:
-            result = apply._function(optree.tree_unflatten(self.inputs.spec, moved))
+            result = self.apply.function(self._rebuilt(moved))
         except Exception as error:
             if self.raised is None:
-                self.raised = Breach("apply", Status.RAISED, f"apply raised {_described(error)} at {where}.")
+                self.raised = Breach("apply", Status.RAISED, f"apply raised {_described(error)} at {where()}.")
             out[:] = np.nan
             return
-        leaves, spec = trees.flatten(result)
-        if spec != self.outputs.spec:
-            self._note_change(f"another structure, {spec}", where)
-            out[:] = np.nan
-            return
-        for leaf, start, stop in self._expected:
+        leaves = [result]
+        if not self._is_array or type(result) is not np.ndarray:  # a bare array needs no flattening
+            leaves, spec = trees.flatten(result)
+            if spec != self.outputs.spec:
+                self._note_change(describe(spec, leaves), where(), out)
+                return
+        for leaf, value in self._expected:
             array = leaves[leaf.position]
             if type(array) is not np.ndarray:
                 array = np.asarray(array)
             if array.shape != leaf.shape or array.dtype != leaf.dtype:
-                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where)
-                out[:] = np.nan
+                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(), out)
                 return
-            np.subtract(trees.real_view(array), self.value[start:stop], out=out[start:stop], casting="unsafe")
+            own = out if len(value) == len(out) else out[leaf.start : leaf.stop]
+            np.subtract(trees.real_view(array), value, own)
 
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
-        return [leaf.copy("K") if isinstance(leaf, np.ndarray) else leaf for leaf in self.leaves]
+        leaves = self.leaves.copy()
+        for k in self._arrays:
+            leaves[k] = leaves[k].copy("K")
+        return leaves
 
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""
@@ -185,9 +191,17 @@ class Problem:
             boxed[leaf.position] = leaf.boxed(leaves[leaf.position])
         return boxed
 
-    def _note_change(self, what: str, where: str) -> None:
+    def _note_change(self, what: str, where: str, out: NDArray[np.float64]) -> None:
+        """Keep the first change of apply's output in mind; the point counts as not measured."""
+        out[:] = np.nan
         if self.changed is None:
-            self.changed = Breach("apply", Status.SHAPE, f"apply returned {what} at {where}; at x0 it had returned {trees.shapes_text(self.outputs)}.")
+            expected = trees.shapes_text(self.outputs)
+            message = f"apply returned {what} at {where}; at x0 it had returned {expected}."
+            self.changed = Breach("apply", Status.SHAPE, message)
+
+
+def _only(leaves: list[Any]) -> Any:
+    return leaves[0]
 
 
 def tangent(layout: Layout, vector: NDArray[Any]) -> tuple[list[Any], Any]:

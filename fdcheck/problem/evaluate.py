@@ -69,29 +69,58 @@ def targets(
 
 
 def column_differences(
-    problem: Problem, column: int, target: float, moved: float, out: NDArray[np.float64]
+    problem: Problem,
+    columns: NDArray[np.int64],
+    target: NDArray[np.floating],
+    moved: NDArray[np.float64],
+    out: Sequence[NDArray[np.float64]],
 ) -> None:
-    """Write f(x) - f(x0) into ``out`` for x0 with one coordinate at ``target``; NaN for a NaN target."""
-    if target != target:
-        out[:] = np.nan
-        return
+    """Write f(x) - f(x0) for x0 with one coordinate moved, for several coordinates one after the other.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    columns : ndarray of int, shape (c,)
+        Real input coordinates.
+    target, moved : ndarray, shape (c,)
+        As from :func:`targets`; nothing is evaluated at a NaN target.
+    out : sequence of ndarray, length c, each of shape (m,)
+        Receive the differences, NaN where there is none.
+    """
+    starts = np.array([leaf.start for leaf in problem.inputs.leaves])
+    which = np.searchsorted(starts, columns, side="right") - 1
+    local = (columns - starts[which]).tolist()
+    leaves = problem.inputs.leaves
+    for r, (k, inner, value) in enumerate(zip(which.tolist(), local, target.tolist(), strict=True)):
+        if value != value:
+            out[r][:] = np.nan
+            continue
+        leaf, copies = leaves[k], problem.copies()
+        array = copies[leaf.position]
+        if leaf.dtype.kind == "f":
+            array.flat[inner] = value
+        else:
+            (array.imag if inner % 2 else array.real).flat[inner // 2] = value
+        problem.difference(copies, out[r], lambda r=r: _place(problem, int(columns[r]), float(moved[r])))
+
+
+def _place(problem: Problem, column: int, moved: float) -> str:
     leaf = problem.inputs.leaf_at(column)
-    leaves = problem.copies()
-    _put(leaves, leaf, column - leaf.start, target)
-    problem.difference(leaves, out, f"{leaf.path}{list(leaf.index(column)) or ''} {moved:+.3g}")
+    return f"{leaf.path}{list(leaf.index(column)) or ''} {moved:+.3g}"
 
 
 def direction_differences(
     problem: Problem, direction: NDArray[np.float64], multiple: float, out: NDArray[np.float64]
 ) -> None:
     """Write f(x0 + multiple * direction) - f(x0) into ``out``, shape (m,)."""
-    leaves = problem.copies()
     point = problem.x + multiple * direction
+    leaves = problem.copies()
     for leaf in problem.inputs.leaves:
         array = leaves[leaf.position]
         part = point[leaf.start : leaf.stop].astype(leaf.real_dtype)
         array[...] = (part.view(leaf.dtype) if leaf.parts == 2 else part).reshape(leaf.shape)
-    problem.difference(leaves, out, f"{multiple:+g} tiny steps along a random direction")
+    problem.difference(leaves, out, lambda: f"{multiple:+g} tiny steps along a random direction")
 
 
 def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
@@ -121,14 +150,3 @@ def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) ->
             f"{float(problem.x[j]):g} is not in [{lower[j]:g}, {upper[j]:g}]"
         )
     return Bounds(lower, upper)
-
-
-def _put(leaves: list[NDArray[np.generic]], leaf: Leaf, local: int, value: float) -> None:
-    """Set one real coordinate of a private leaf."""
-    array = leaves[leaf.position]
-    if leaf.parts == 1:
-        array.flat[local] = value
-    elif local % 2 == 0:
-        array.real.flat[local // 2] = value  # type: ignore[misc]
-    else:
-        array.imag.flat[local // 2] = value  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Leaf:
     @property
     def size(self) -> int:
         """Number of real coordinates."""
-        return self.parts * int(np.prod(self.shape, dtype=np.int64))
+        return self.parts * math.prod(self.shape)
 
     @property
     def stop(self) -> int:
@@ -218,7 +219,7 @@ def coordinates(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
 def real_view(array: NDArray[Any]) -> NDArray[Any]:
     """Return the elements in C order as real numbers, real and imaginary parts side by side."""
     flat = array.ravel()
-    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+    return flat if flat.dtype.kind == "f" else flat.view(flat.real.dtype)
 
 
 def from_coordinates(vector: NDArray[Any], layout: Layout) -> Any:
