@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Inputs = dict[str, Array]
+Outputs = dict[str, Any]
 
 CELL = 0.1  # length of a cell in m
 SENSORS = [1, 4, 7, 10]  # cells that have a thermometer
 
 
-def inputs() -> dict[str, Array]:
+def inputs() -> Inputs:
     """Return a rod of three materials, all of its heaters on.
 
     Returns
@@ -31,7 +33,7 @@ def inputs() -> dict[str, Array]:
     }
 
 
-def inputs_at_kink() -> dict[str, Array]:
+def inputs_at_kink() -> Inputs:
     """Return the same rod with one heater set to exactly 0, where it is just about to come on.
 
     Returns
@@ -44,7 +46,7 @@ def inputs_at_kink() -> dict[str, Array]:
     return rod
 
 
-def apply(x: dict[str, Array]) -> dict[str, Any]:
+def apply(x: Inputs) -> Outputs:
     """Return how much warmer than its surroundings the rod is.
 
     Parameters
@@ -57,11 +59,11 @@ def apply(x: dict[str, Array]) -> dict[str, Any]:
     dict
         ``temperature`` at the sensors and the ``mean`` over the rod, both in K.
     """
-    warmth = solve(x["conductivity"], heating(x["source"]))
+    warmth = _solve(x["conductivity"], _heating(x["source"]))
     return {"temperature": warmth[SENSORS], "mean": warmth.mean()}
 
 
-def vjp(x: dict[str, Array], cotangent: dict[str, Any]) -> dict[str, Array]:
+def vjp(x: Inputs, cotangent: Outputs) -> Inputs:
     """Return the derivative of ``apply`` applied backwards: the adjoint method, right.
 
     Parameters
@@ -76,51 +78,52 @@ def vjp(x: dict[str, Array], cotangent: dict[str, Any]) -> dict[str, Array]:
     dict
         Like ``x``: the derivative of the weighted sum of the outputs.
     """
-    by_heat, by_link = adjoint(x, cotangent)
+    by_source, by_link = _adjoint(x, cotangent)
     left, right = x["conductivity"][:-1], x["conductivity"][1:]
-    by_mean = 2 / (left + right) ** 2 * by_link[1:-1]  # of left * right / (left + right)
+    by_face = 2 * by_link[1:-1] / (left + right) ** 2
     by_conductivity = np.zeros_like(x["conductivity"])
-    by_conductivity[:-1] += right**2 * by_mean
-    by_conductivity[1:] += left**2 * by_mean
+    by_conductivity[:-1] += right**2 * by_face
+    by_conductivity[1:] += left**2 * by_face
     by_conductivity[[0, -1]] += 2 * by_link[[0, -1]]
-    return {"conductivity": by_conductivity, "source": np.where(x["source"] > 0, by_heat, 0)}
+    return {"conductivity": by_conductivity, "source": by_source}
 
 
-def wrong_vjp(x: dict[str, Array], cotangent: dict[str, Any]) -> dict[str, Array]:
-    """Return the adjoint with a bug: a face is differentiated by the cell on its left only."""
-    by_heat, by_link = adjoint(x, cotangent)
+def wrong_vjp(x: Inputs, cotangent: Outputs) -> Inputs:
+    """Return the same with a bug: a face counts for its left cell only."""
+    by_source, by_link = _adjoint(x, cotangent)
     left, right = x["conductivity"][:-1], x["conductivity"][1:]
-    by_mean = 2 / (left + right) ** 2 * by_link[1:-1]  # of left * right / (left + right)
+    by_face = 2 * by_link[1:-1] / (left + right) ** 2
     by_conductivity = np.zeros_like(x["conductivity"])
-    by_conductivity[:-1] += right**2 * by_mean
+    by_conductivity[:-1] += right**2 * by_face
     by_conductivity[[0, -1]] += 2 * by_link[[0, -1]]
-    return {"conductivity": by_conductivity, "source": np.where(x["source"] > 0, by_heat, 0)}
+    return {"conductivity": by_conductivity, "source": by_source}
 
 
-def heating(source: Array) -> Array:
+def _heating(source: Array) -> Array:
     """Return the heat that each cell gets from its heater, in W/m2; it has a kink where the heater comes on."""
     return np.where(source > 0, CELL * source, 0)
 
 
-def links(conductivity: Array) -> Array:
+def _links(conductivity: Array) -> Array:
     """Return how well heat passes each face, ends included: the harmonic mean of the cells beside it."""
     left, right = conductivity[:-1], conductivity[1:]
     ends = 2 * conductivity[[0, -1]]  # only half a cell lies between an end and the centre of its cell
     return np.concatenate([ends[:1], 2 * left * right / (left + right), ends[1:]]) / CELL
 
 
-def solve(conductivity: Array, heat: Array) -> Array:
+def _solve(conductivity: Array, heat: Array) -> Array:
     """Return the temperatures at which each cell passes on exactly the heat that it gets."""
-    link = links(conductivity)
+    link = _links(conductivity)
     matrix = np.diag(link[:-1] + link[1:]) - np.diag(link[1:-1], 1) - np.diag(link[1:-1], -1)
     return np.linalg.solve(matrix, heat)
 
 
-def adjoint(x: dict[str, Array], cotangent: dict[str, Any]) -> tuple[Array, Array]:
-    """Return the derivatives of the weighted outputs by the source and by CELL times the links."""
-    warmth = solve(x["conductivity"], heating(x["source"]))
+def _adjoint(x: Inputs, cotangent: Outputs) -> tuple[Array, Array]:
+    """Return the derivative of the weighted outputs by the source, and by the links in units of 1 / CELL."""
+    warmth = _solve(x["conductivity"], _heating(x["source"]))
     weights = np.full_like(warmth, cotangent["mean"] / warmth.size)
     weights[SENSORS] += cotangent["temperature"]
-    costate = solve(x["conductivity"], weights)  # the matrix is symmetric, so it is its own transpose
+    costate = _solve(x["conductivity"], weights)  # the matrix is symmetric, so it is its own transpose
     by_link = -np.diff(np.pad(costate, 1)) * np.diff(np.pad(warmth, 1))
-    return CELL * costate, by_link / CELL
+    by_source = np.where(x["source"] > 0, CELL * costate, 0)
+    return by_source, by_link / CELL

@@ -63,8 +63,9 @@ _GROWTH_EXPONENT = -0.3  # one-sided slopes that grow faster than this as h fall
 _JUMP_EXPONENT = -0.75  # halfway between -1/2 (cusp) and -1 (jump) in d log|one-sided slope| / d log h
 _SLACK = 4.0  # a bar of four tolerances still lets an error of 1 % stand out at rtol 1e-3
 _AT_X = 2.0**-48  # part of its scale within which a kink counts as lying at x: 16 ulp of an input of that size
-_WIDE = 2.0**-6  # part of its scale that an input has moved when an output that stands still is a constant
+_WIDE = 2.0**-4  # part of its widest step that an input has moved when an output that stands still is a constant
 _ONE_SIDED = 10.0  # two sides of pure noise, three degrees of freedom each, differ by this in 0.2 % of the cases
+_CALMED = 0.02  # part of the roughness that is left of a kink when the points beyond it are taken out
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
@@ -106,38 +107,56 @@ def _roughness(x: Any, y: Any, square: Any, count: int) -> Any:
 
 
 @_jit
+def _fitted_side(multiple: Any, delta: Any, i: int, sign: float, skip: int, drop: int, w: Any) -> Any:
+    """Roughness and slope at 0 of one side of x0, without its first ``skip`` and its last ``drop`` points.
+
+    x0 is the first point of either side. NaN as slope where fewer than three points are left.
+    """
+    points = multiple.shape[0]
+    count = 0
+    for k in range(-1, points):
+        n = k if sign > 0.0 else points - 1 - k  # outwards from x0, multiples ascend
+        if k >= 0 and (multiple[n] * sign <= 0.0 or not math.isfinite(delta[n, i])):
+            continue
+        w[0, count] = multiple[n] if k >= 0 else 0.0
+        w[1, count] = delta[n, i] if k >= 0 else 0.0
+        count += 1
+    for k in range(skip, count):
+        w[0, k - skip], w[1, k - skip] = w[0, k], w[1, k]
+    count -= skip + drop
+    if count < 3:
+        return 0.0, np.nan
+    return _roughness(w[0], w[1], w[2], count)
+
+
+@_jit
 def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: Any) -> None:
     """Noise and directional slope of each output from points on both sides of x0 along one direction.
 
-    ``delta`` is f(x0 + multiple[k] p) - f(x0), shape (k, m); multiples of one sign are one side, x0 belongs to
-    both. Each side is fitted on its own: the points are so close that nothing else than noise is left over,
-    and a kink at x0 bends neither side. The multiples are irregular, because rounding errors at equally
-    spaced points follow a line too (they did in one of five functions). A side that is many times rougher than
-    the other is fitted again without x0, which lies off it where f jumps at x0.
+    ``delta`` is f(x0 + multiple[k] p) - f(x0), shape (k, m), multiples ascending. Each side is fitted on its
+    own: the points are so close that nothing else than noise is left over, and a kink at x0 bends neither side.
+    The multiples are irregular, because rounding errors at equally spaced points follow a line too (they did in
+    one of five functions). A side that is many times rougher than the other holds a kink or a jump if it calms
+    down without its first points or without its last ones.
     """
-    points, m = delta.shape
-    x, y, square = np.empty(points + 1), np.empty(points + 1), np.empty(points + 1)
+    m = delta.shape[1]
+    w = np.empty((3, multiple.shape[0] + 1))
     rough, rise = np.zeros(2), np.empty(2)
     for i in range(m):
-        rough[0] = rough[1] = 0.0
-        for attempt in range(2):
-            for side in range(2):
-                if attempt == 1 and rough[side] <= _ONE_SIDED * rough[1 - side]:
-                    continue
-                count = 0
-                if attempt == 0:
-                    count, x[0], y[0] = 1, 0.0, 0.0
-                rise[side] = np.nan
-                for k in range(points):
-                    if multiple[k] * (1.0 - 2.0 * side) > 0.0 and math.isfinite(delta[k, i]):
-                        x[count], y[count] = multiple[k], delta[k, i]
-                        count += 1
-                if count >= 4:
-                    rough[side], rise[side] = _roughness(x, y, square, count)
-        if math.isnan(rise[0]) or math.isnan(rise[1]):
-            noise[i] = max(rough[0], rough[1])
-        else:
-            noise[i] = math.sqrt(0.5 * (rough[0] * rough[0] + rough[1] * rough[1]))
+        for side in range(2):
+            rough[side], rise[side] = _fitted_side(multiple, delta, i, 1.0 - 2.0 * side, 0, 0, w)
+        for side in range(2):
+            calm = rough[1 - side]
+            if rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side]):
+                for skip, drop in ((1, 0), (2, 0), (0, 1), (0, 2)):
+                    r, s = _fitted_side(multiple, delta, i, 1.0 - 2.0 * side, skip, drop, w)
+                    if r <= max(3.0 * calm, _CALMED * rough[side]) and not math.isnan(s):
+                        rough[side] = max(calm, r)
+                        rise[side] = s if skip == 0 else np.nan
+                        break
+        noise[i] = math.sqrt(0.5 * (rough[0] * rough[0] + rough[1] * rough[1]))
+        if rough[0] == 0.0 or rough[1] == 0.0:
+            noise[i] = max(rough[0], rough[1])  # one side could not be fitted, or stands still
         slope[i], slope_error[i] = 0.5 * (rise[0] + rise[1]), abs(rise[0] - rise[1])
 
 
@@ -304,6 +323,26 @@ def _gather(
 
 
 @_jit
+def _raised_noise(points: int, w: Any) -> bool:
+    """Raise the noise of an entry to what its smallest steps show, and say whether that changed it.
+
+    Noise n makes neighbouring slopes differ by n / h at every small step; a real change of the slope does so at
+    some step and not at the others. The smallest of three such products is noise that was measured too low.
+    """
+    if points < 5:
+        return False
+    seen = np.inf
+    for k in range(3):
+        seen = min(seen, abs(w[SLOPE, k + 1] - w[SLOPE, k]) * w[H, k])
+    if seen <= w[JITTER, 0]:
+        return False
+    for k in range(points):
+        w[JITTER, k] = max(w[JITTER, k], seen)
+        w[SIGMA, k] = max(w[SIGMA, k], 0.7072 * seen / w[H, k])
+    return True
+
+
+@_jit
 def _growth(points: int, w: Any) -> float:
     """d log|one-sided slope| / d log h over the two smallest steps, 0 where noise hides it."""
     if points < 2:
@@ -460,7 +499,6 @@ def _decide(
     atol: float,
     sharp: float,
     base: float,
-    share: float,
     least: int,
     scale: float,
     low: float,
@@ -469,11 +507,12 @@ def _decide(
     closing: bool,
     w: Any,
     ask: Any,
+    shown: Any,
 ) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
-    ``fit`` is what best_window found, ``base`` the floor of the tolerance, ``share`` the part of a variation
-    that makes such a floor; ``closing`` says that no further step will be taken.
+    ``fit`` is what best_window found, ``base`` the floor of the tolerance; ``closing`` says that no further step will be taken. ``shown`` receives estimate and
+    error bar of the side that a claim at a jump is nearer to.
     """
     found, truncation, sd, first, last = fit
     noise_bar = NOISE_BARS * sd
@@ -486,7 +525,7 @@ def _decide(
     goal = max(min(rtol, sharp) * reference, base) + atol
     tolerance = atol + rtol * reference
     close = abs(claim - found) <= tolerance + bar
-    if constant and close and w[H, points - 1] >= _WIDE * scale:
+    if constant and close and w[H, points - 1] >= _WIDE * high:
         return AGREES  # an output that does not move at all over a wide step has derivative zero
     shape, telling = _shape_at_x(points, max(rtol * reference, base) + atol, low, scale, full or closing, w)
     if shape == OPEN:
@@ -507,7 +546,10 @@ def _decide(
             return PENDING
         right, right_bar, left, left_bar = _sides(points, shape == BROKEN, w)
         if shape == BROKEN:
-            one_side = abs(claim - right) <= tolerance + right_bar or abs(claim - left) <= tolerance + left_bar
+            is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
+            found, bar = (right, right_bar) if is_right else (left, left_bar)
+            shown[0], shown[1] = found, bar
+            one_side = abs(claim - found) <= atol + rtol * max(abs(claim), abs(found)) + bar
             return JUMP if one_side or measure_only else DISAGREES
         lowest = min(right - right_bar, left - left_bar) - tolerance
         highest = max(right + right_bar, left + left_bar) + tolerance
@@ -532,7 +574,7 @@ def _decide(
     if not closing:
         return PENDING  # another entry of the column may ask for a step that helps here
     widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
-    if measure_only or (close and bar <= max(_SLACK * goal, share * widest)):
+    if measure_only or (close and bar <= max(_SLACK * goal, rtol * widest)):
         return AGREES
     if abs(claim - found) <= tolerance + 2.0 * bar and 2.0 * bar <= base:
         return AGREES  # both are below what any step resolves beside the other entries of the row
@@ -582,7 +624,7 @@ def decide_columns(
     endpoints, m = claims.shape[0], value.shape[0]
     order, key = np.empty(MAX_STEPS, np.int64), np.empty(MAX_STEPS)
     w = np.zeros((ROWS, MAX_STEPS))
-    ask = np.empty(3)
+    ask, shown = np.empty(3), np.empty(2)
     for index in range(columns.shape[0]):
         j, slot = columns[index], slots[index]
         steps = count[slot]
@@ -620,8 +662,10 @@ def decide_columns(
                     fit = (0.0, 0.0, w[SIGMA, points - 1], points - 1, points - 1)
                 else:
                     fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
+                if closing and _raised_noise(points, w):
+                    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
                 found, truncation, sd, first, last = fit
-                estimate[i, j], error[i, j], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
+                shown[0], shown[1], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
                 rtol = max(rtol_out[i], rtol_in[j])
                 variation = max(abs(w[RIGHT, first]), abs(w[LEFT, first]))
                 typical = min(row[i] / scale[j], top[i])
@@ -632,8 +676,13 @@ def decide_columns(
                     if code[c, i, j] == PENDING:
                         code[c, i, j] = _decide(
                             claims[c, i, j], measure_only, power, points, constant, fit, rtol, atol, sharp,
-                            base, share[i], least, scale[j], low[j], high[j], full, closing, w, ask,
+                            base, least, scale[j], low[j], high[j], full, closing, w, ask, shown,
                         )  # fmt: skip
+                estimate[i, j], error[i, j] = shown[0], shown[1]
+            if ask[COARSER] > 0.0:
+                ask[COARSER] = min(ask[COARSER], high[j])
+                if ask[COARSER] < 1.4 * key[steps - 1]:
+                    ask[COARSER] = 0.0
         wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
         wish[slot, COARSER] = ask[COARSER]
         wish[slot, FILLING] = ask[FILLING]

@@ -21,7 +21,8 @@ _POINTS = 16
 1e-5 of it, and a jump that explains a slope error of 1e-3 stands out."""
 
 _LEVELS = 6
-"""Grids, each a sixteenth of the one before: down to 1e-6 of the scale, where roundoff takes over."""
+"""Grids, each a sixteenth of the one before: down to 1e-6 of the scale, where roundoff takes over (or 1e-3 for
+the treads of a staircase, which show in the values that are printed)."""
 
 _HALVINGS = 8
 """Bisections of a candidate: a smooth change shrinks 16 times over the second half of them, a jump does not."""
@@ -65,7 +66,7 @@ def rough_outputs(
     slope, miss : ndarray, shape (k,)
         Measured slope, and how far the claim is from it.
     scale : float
-        Scale of the input: the widest grid reaches that far on both sides.
+        Scale of the input: the widest grid reaches that far on both sides, or twice as far.
     noise : ndarray, shape (k,)
         Noise of those outputs.
     bounds : Bounds
@@ -79,21 +80,27 @@ def rough_outputs(
     line = _Line(problem, column, list(outputs), bounds)
     rough = np.zeros(len(outputs), np.bool_)
     settled = ~np.isfinite(miss)
+    slight = miss <= _SLIGHT * np.abs(slope)
+    width = 2.0 * scale if slight.any() else scale  # the slighter the error, the further apart its jumps may be
     for level in range(_LEVELS):
-        width = scale / 16.0**level
         offsets = width * np.arange(-_POINTS - 2, _POINTS + 3) / _POINTS  # two more, for fourth differences
         values = line.differences(offsets)
         for k in np.flatnonzero(~settled):
             odd = np.abs(0.5 * (values[:, k] - values[::-1, k]) - slope[k] * offsets)
             limit = _QUIET * miss[k] * width
             quiet = np.nanmax(odd) <= limit or limit <= 8.0 * noise[k]
-            slight = scale if miss[k] <= _SLIGHT * abs(slope[k]) else 0.0
+            period = scale if slight[k] else 0.0
             rough[k] = not quiet and _explains(
-                line, int(k), offsets, values[:, k], float(miss[k]), float(noise[k]), slight
+                line, int(k), offsets, values[:, k], float(slope[k]), float(miss[k]), float(noise[k]), period
             )
             settled[k] = quiet or rough[k]
         if settled.all():
             break
+        # a staircase is flat at x0; its treads have to be met at a grid that is neither much wider nor finer
+        if level == 0 and width > scale:
+            width = scale
+        else:
+            width /= 4.0 if np.any(slope[~settled] == 0.0) else 16.0
     return rough
 
 
@@ -118,6 +125,7 @@ def _explains(
     output: int,
     offsets: NDArray[np.float64],
     values: NDArray[np.float64],
+    slope: float,
     miss: float,
     noise: float,
     period: float,
@@ -140,8 +148,11 @@ def _explains(
         if far < 1.4 * reached or bisected == _SUSPECTS:
             continue
         around = (values[k] - values[k - 1] + values[k + 2] - values[k + 1]) / 2  # what the neighbours rise by
-        slope = float(around / (offsets[k + 1] - offsets[k]))
-        jump, place = _bisected(line, output, offsets[k : k + 2], values[k : k + 2], slope, noise)
+        nearby = float(around / (offsets[k + 1] - offsets[k]))
+        for expected in (nearby, slope):  # where the neighbours jump too, their rise is no slope
+            jump, place = _bisected(line, output, offsets[k : k + 2], values[k : k + 2], expected, noise)
+            if jump > 0.0:
+                break
         bisected += 1
         if jump > 0.0:
             reached = far

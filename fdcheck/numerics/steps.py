@@ -204,6 +204,6 @@ def first_steps(
 
 
 def _median_nonzero(values: NDArray[np.float64], default: float) -> float:
-    """Return the lower median of the nonzero finite values, or a default where there is none."""
+    """Return the upper median of the nonzero finite values, or a default where there is none."""
     usable = np.sort(values[(values > 0) & np.isfinite(values)])
-    return float(usable[(len(usable) - 1) // 2]) if usable.size else default
+    return float(usable[len(usable) // 2]) if usable.size else default

@@ -68,7 +68,7 @@ class Function:
         self.calls += 1
         try:
             result = self.function(*trees_in)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {_described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:
             self.mutated = not all(
@@ -153,7 +153,7 @@ class Problem:
         self.apply.calls += 1
         try:
             result = self.apply.function(self._rebuilt(moved))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if self.raised is None:
                 self.raised = Breach("apply", Status.RAISED, f"apply raised {_described(error)} at {where()}.")
             out[:] = np.nan
@@ -323,7 +323,7 @@ def _same(before: Any, after: Any) -> bool:
     return before is after or type(before) is type(after)
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     """Return an exception with the file and line that it came from."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

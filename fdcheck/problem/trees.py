@@ -282,7 +282,11 @@ def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
     hits = tuple(leaf for leaf in layout.leaves if path_matches(leaf.path, pattern))
     if not hits:
         known = ", ".join(leaf.path for leaf in layout.leaves)
-        other = f"; {pattern} is carried along, not differentiated" if pattern in layout.carried else ""
+        other = ""
+        if any(path_matches(path, pattern) for path in layout.carried):
+            other = f"; {pattern} is carried along, not differentiated"
+        if any(path_matches(leaf.path, pattern) for leaf in layout.resting):
+            other = f"; {pattern} is not selected"
         raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
     return hits
 
