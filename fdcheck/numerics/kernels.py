@@ -425,17 +425,27 @@ def _sides(points: int, broken: bool, w: Any) -> Any:
 
 
 @_jit
+def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
+    """Ask for a step above the largest that an entry has, unless that would leave the range."""
+    step = min(step, high)
+    if step < 1.4 * largest:
+        return False
+    ask[COARSER] = max(ask[COARSER], step)
+    return True
+
+
+@_jit
 def _more_steps(points: int, miss: float, low: float, high: float, w: Any, ask: Any) -> bool:
     """Ask for one more step as good as those there are; ``miss`` is the error that it has to show."""
     if NOISE_BARS * w[SIGMA, 0] * 8.0 <= 0.25 * miss and w[H, 0] / 8.0 >= low:
         ask[FINER] = min(ask[FINER], w[H, 0] / 8.0)
-    elif 4.0 * w[H, points - 1] <= high:
-        ask[COARSER] = max(ask[COARSER], 4.0 * w[H, points - 1])
-    else:
-        middle = _widest_hole(w, points)
-        if middle == 0.0:
-            return False
-        ask[FILLING] = middle
+        return True
+    if _ask_coarser(4.0 * w[H, points - 1], w[H, points - 1], high, ask):
+        return True
+    middle = _widest_hole(w, points)
+    if middle == 0.0:
+        return False
+    ask[FILLING] = middle
     return True
 
 
@@ -443,8 +453,7 @@ def _more_steps(points: int, miss: float, low: float, high: float, w: Any, ask: 
 def _better_steps(points: int, truncation: float, noise_bar: float, first: int, goal: float, low: float, high: float, w: Any, ask: Any) -> bool:
     """Ask for the step that shrinks the larger part of the error bar: finer, coarser or between."""
     h = w[H, first]
-    if points == 1:
-        ask[COARSER] = max(ask[COARSER], 8.0 * h)
+    if points == 1 and _ask_coarser(8.0 * h, h, high, ask):
         return True
     room_above = w[H, first + 1] / h if first + 1 < points else np.inf
     if truncation > noise_bar:
@@ -463,10 +472,7 @@ def _better_steps(points: int, truncation: float, noise_bar: float, first: int, 
         return False
     wider = h * min(max(2.0 * noise_bar / goal, 2.0), 4096.0)
     if room_above == np.inf:
-        if 1.5 * h > high:
-            return False
-        ask[COARSER] = max(ask[COARSER], min(wider, high))
-        return True
+        return _ask_coarser(wider, h, high, ask)
     if room_above <= 2.5:
         return False
     ask[FILLING] = min(wider, math.sqrt(h * w[H, first + 1]))
@@ -533,17 +539,18 @@ def _decide(
             telling = 8.0 * w[H, 0]
         if telling < w[H, 0]:
             ask[FINER] = min(ask[FINER], telling)
-        else:
-            ask[COARSER] = max(ask[COARSER], telling)
-        return PENDING
+            return PENDING
+        if _ask_coarser(telling, w[H, points - 1], high, ask):
+            return PENDING
+        shape = SMOOTH  # no step in range would tell, and what there is does not say kink
     if shape != SMOOTH:
         if points < 3 and not full and not closing:
             middle = _widest_hole(w, points)
             if middle > 0.0:
                 ask[FILLING] = middle
-            else:
-                ask[COARSER] = max(ask[COARSER], 4.0 * w[H, points - 1])
-            return PENDING
+                return PENDING
+            if _ask_coarser(4.0 * w[H, points - 1], w[H, points - 1], high, ask):
+                return PENDING
         right, right_bar, left, left_bar = _sides(points, shape == BROKEN, w)
         if shape == BROKEN:
             is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
@@ -679,10 +686,6 @@ def decide_columns(
                             base, least, scale[j], low[j], high[j], full, closing, w, ask, shown,
                         )  # fmt: skip
                 estimate[i, j], error[i, j] = shown[0], shown[1]
-            if ask[COARSER] > 0.0:
-                ask[COARSER] = min(ask[COARSER], high[j])
-                if ask[COARSER] < 1.4 * key[steps - 1]:
-                    ask[COARSER] = 0.0
         wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
         wish[slot, COARSER] = ask[COARSER]
         wish[slot, FILLING] = ask[FILLING]

@@ -130,6 +130,21 @@ def test_a_finite_x0_is_never_moved_to_infinity(dtype, x):
     assert np.all(np.isfinite(seen))
 
 
+@pytest.mark.xfail(
+    reason="f(inf) is finite here, so the side of infinity has slope 0 and x0 passes for a kink", strict=True
+)
+def test_a_wrong_claim_near_the_largest_number_does_not_pass():
+    unit = np.float32(3.4e38)
+
+    def apply(x):
+        return np.tanh(x / unit) * np.float32(1e30)
+
+    def half(x, t):
+        return t * np.float32(0.5 * 1e30 / 3.4e38 / np.cosh(1.0) ** 2)
+
+    assert fdcheck.verify(apply, np.array([unit]), jvp=half).verdict is not Verdict.PASS
+
+
 # single coordinates and directions
 
 
