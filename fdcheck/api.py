@@ -144,6 +144,7 @@ def verify(
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
             findings += _findings_about_apply(problem, found)
+            notes += _steps_left_out(problem, pairs, findings)
     return _report(problem, findings, pairs, notes, given, settings)
 
 
@@ -206,7 +207,9 @@ def differentiate(
         except Breach as breach:
             raise InvalidInput(breach.finding.message) from breach
         found = measure(problem, None, settings)
-    notes = [finding.message for finding in _findings_about_apply(problem, found)]
+    about = _findings_about_apply(problem, found)
+    about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    notes = [finding.message for finding in about]
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 
 
@@ -254,8 +257,16 @@ def _findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]
         findings.append(
             Finding("apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was.")
         )
-    findings += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
     return findings
+
+
+def _steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
+    """Return notes on points where apply gave no value; where that left entries open they become findings."""
+    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
+        findings += breaches
+        return []
+    return [f"{finding.message} That point was left out; x0 itself is fine." for finding in breaches]
 
 
 def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:

@@ -277,9 +277,9 @@ def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> flo
 
 
 def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings, what breaks a contract first, then what disagrees, then what is open, then notes."""
+    """Yield findings: what breaks a contract first, then what disagrees, what is open, and what apply did."""
     order = {status: k for k, status in enumerate(_ORDER)}
-    yield from sorted(findings, key=lambda finding: order[finding.status])
+    yield from sorted(findings, key=lambda finding: (finding.endpoint == "apply", order[finding.status]))
 
 
 _ORDER = (

@@ -6,10 +6,11 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from fdcheck.results import BREACHES, Estimate, Finding, Pair, Report, Status, Verdict
+from fdcheck.results import BREACHES, Estimate, Finding, Measured, Pair, Report, Status, Verdict
 
 _WIDTH = 80
 _SHOWN_FINDINGS = 10
+_FULL_FINDINGS = 3
 _SHOWN_PAIRS = 12
 _SHOWN_STEPS = 5
 """Lines that fit one screen of a terminal with the verdict still in sight."""
@@ -23,13 +24,16 @@ def report_text(report: Report) -> str:
     report : Report
         The result of a check.
     """
-    lines = [*_headline(report), *_endpoint_lines(report)]
-    worst = [f for f in report.findings if f.status not in (Status.KINK, Status.JUMP)]
     accepted = [f for f in report.findings if f.status in (Status.KINK, Status.JUMP)]
-    lines += _findings(worst, "findings, worst first")
-    lines += _pairs(report.pairs)
-    lines += _findings(accepted, "accepted at kinks and jumps")
-    lines += _notes(report)
+    others = [f for f in report.findings if f.status not in (Status.KINK, Status.JUMP)]
+    lines = [
+        *_headline(report),
+        *_endpoint_lines(report),
+        *_findings(others, "Findings, worst first:"),
+        *_pairs(report.pairs),
+        *_findings(accepted, "Accepted at kinks and jumps:"),
+        *_notes(report),
+    ]
     return "\n".join(lines)
 
 
@@ -60,7 +64,7 @@ def _headline(report: Report) -> Iterator[str]:
 
 
 def _endpoint_lines(report: Report) -> Iterator[str]:
-    """Yield one line per endpoint with failures out of checks."""
+    """Yield one line per endpoint with failures out of checks, and one for apply."""
     for name, calls in report.endpoint_calls.items():
         pairs = [pair for pair in report.pairs if pair.endpoint == name]
         breach = next((f for f in report.findings if f.endpoint == name and f.status in BREACHES), None)
@@ -73,9 +77,11 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
         yield f"  {name:9} {what}, {_counted(calls, 'call')}"
     cover = report.coverage
-    measured = f"{cover.inputs_measured} of {cover.inputs} input elements"
-    sharp = f"; errors above {report.sensitivity:.1g} relative are noticed" if report.sensitivity == report.sensitivity else ""
-    yield f"  apply     {_counted(report.applies, 'call')}, {measured} moved{sharp}"
+    yield (
+        f"  {'apply':9} {_counted(report.applies, 'call')}, {cover.inputs_measured} of {cover.inputs} input elements moved"
+    )
+    if math.isfinite(report.sensitivity):
+        yield f"  {'':9} an error of {100 * report.sensitivity:.2g} % of an entry would have been noticed"
 
 
 _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
@@ -89,25 +95,51 @@ def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
     if not findings:
         return
     yield ""
-    yield f"{title}:"
+    yield title
     for number, finding in enumerate(findings[:_SHOWN_FINDINGS], 1):
-        yield from _finding(number, finding, full=number <= 3)
+        yield from _finding(number, finding)
     if len(findings) > _SHOWN_FINDINGS:
         yield f"  ... and {len(findings) - _SHOWN_FINDINGS} more in report.findings"
+    yield from _block(_where(findings))
 
 
-def _finding(number: int, finding: Finding, full: bool) -> Iterator[str]:
-    """Yield a finding: where, what, the steps behind it and what to do."""
+def _finding(number: int, finding: Finding) -> Iterator[str]:
+    """Yield a finding: where, what, the steps behind it and what to do; the first three in full."""
     yield f"{number:3}. {finding.endpoint} {finding.status}{_place(finding)}"
     yield from _block(finding.message)
-    if full and finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
+    if number > _FULL_FINDINGS:
+        return
+    if finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
         yield from _block(_comparison(finding))
-    if full and finding.steps:
+    if finding.steps and finding.status is not Status.NONFINITE:
         steps = _spread(finding.steps)
         yield "     step   " + " ".join(f"{s.eps:>12.2g}" for s in steps)
         yield "     slope  " + " ".join(f"{s.slope:>12.6g}" for s in steps)
-    if full and finding.status.advice and number == 1:
+    if finding.status in BREACHES:
         yield from _block("Next: " + finding.status.advice)
+
+
+def _where(findings: Sequence[Finding]) -> str:
+    """Return what the failing entries have in common, which says where in the code to look; empty if nothing."""
+    failing = [f for f in findings if f.status is Status.DISAGREES]
+    if not failing:
+        return ""
+    first = failing[0]
+    columns = {(f.input, f.input_index) for f in failing}
+    rows = {(f.output, f.output_index) for f in failing}
+    subject = f"how {first.endpoint} computes" if len({f.endpoint for f in failing}) == 1 else "what computes"
+    if len(failing) > 1 and len(columns) == 1:
+        return f"Next: all failures lie in one column; look at {subject} the part of {_element(*columns.pop())}."
+    if len(failing) > 1 and len(rows) == 1:
+        return f"Next: all failures lie in one row; look at {subject} the derivative of {_element(*rows.pop())}."
+    entry = f"d {_element(first.output, first.output_index)} / d {_element(first.input, first.input_index)}"
+    if len(failing) == 1:
+        return f"Next: only one entry is wrong; look at {subject} {entry}."
+    inputs, outputs = {f.input for f in failing}, {f.output for f in failing}
+    if len(inputs) == 1 or len(outputs) == 1:
+        blocks = f"{', '.join(sorted(outputs))} by {', '.join(sorted(inputs))}"
+        return f"Next: all failures are in {blocks}; look at {subject} it, beginning with {entry}."
+    return f"Next: look at {subject} {entry}."
 
 
 def _place(finding: Finding) -> str:
@@ -130,7 +162,7 @@ def _comparison(finding: Finding) -> str:
     return f"{text}; measured at step {finding.eps:.2g}."
 
 
-def _spread(steps: Sequence[object]) -> list[object]:
+def _spread(steps: Sequence[Measured]) -> list[Measured]:
     """Return at most five steps, spread from the smallest to the largest."""
     if len(steps) <= _SHOWN_STEPS:
         return list(steps)
@@ -143,7 +175,7 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
     if not pairs:
         return
     yield ""
-    yield "pairs, at the worst entry of each:"
+    yield "Pairs, at the worst entry of each:"
     yield f"  {'output / input':22} {'endpoint':8} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
     ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
     for pair in ranked[:_SHOWN_PAIRS]:
@@ -163,7 +195,7 @@ def _shortened(text: str, width: int) -> str:
 def _notes(report: Report) -> Iterator[str]:
     if report.notes:
         yield ""
-        yield "notes:"
+        yield "Notes:"
         yield from _wrapped(report.notes)
 
 
