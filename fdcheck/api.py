@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.checks.elementwise import Elementwise, measure
+from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem
@@ -136,10 +136,11 @@ def verify(
             problem = Problem(function, x0, settings.input_paths, settings.output_paths)
         except Breach as breach:
             return _unmeasured_report(breach.finding, function, given, settings)
+        limits = limits_from(problem, settings)
         names, claims = _claims(given, problem, notes, findings)
         pairs: list[Pair] = []
-        if names:
-            found = measure(problem, claims, settings)
+        if names and claims.size:
+            found = measure(problem, claims, settings, limits)
             for comparison in compared(names, claims, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
@@ -206,7 +207,9 @@ def differentiate(
             problem = Problem(function, x0, settings.input_paths, settings.output_paths)
         except Breach as breach:
             raise InvalidInput(breach.finding.message) from breach
-        found = measure(problem, None, settings)
+        if not problem.inputs.size or not problem.outputs.size:
+            raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+        found = measure(problem, None, settings, limits_from(problem, settings))
     about = _findings_about_apply(problem, found)
     about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
     notes = [finding.message for finding in about]

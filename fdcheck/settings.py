@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import math
+import operator
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from fdcheck.results import InvalidInput
 
@@ -75,6 +78,8 @@ def settings_from(profile: str = "default", **options: Any) -> Settings:
     InvalidInput
         If the profile is unknown or a value cannot be used.
     """
+    if not isinstance(profile, str):
+        raise InvalidInput(f"profile: expected one of {', '.join(profile_names())}, got {profile!r:.60}")
     values = {k: v for k, v in read_profile(profile).items() if k != "description"}
     values |= {k: v for k, v in options.items() if v is not None}
     known = {f.name for f in fields(Settings)}
@@ -95,8 +100,8 @@ def settings_from(profile: str = "default", **options: Any) -> Settings:
     for name in values.get("endpoints") or ():
         if name not in ENDPOINTS:
             raise InvalidInput(f"endpoints: expected some of {', '.join(ENDPOINTS)}, got {name!r}")
-    if "seed" in values and (isinstance(values["seed"], bool) or not isinstance(values["seed"], int) or values["seed"] < 0):
-        raise InvalidInput(f"seed: expected a whole number, 0 or larger, got {values['seed']!r}")
+    if "seed" in values:
+        values["seed"] = _seed(values["seed"])
     return Settings(profile=profile, **values)
 
 
@@ -125,12 +130,24 @@ def read_profile(name: str) -> Mapping[str, Any]:
 def _number(name: str, value: Any, positive: bool) -> float:
     """Return a finite number that is not negative (or is positive)."""
     wanted = "a positive number" if positive else "a number, 0 or larger"
-    if isinstance(value, bool) or not isinstance(value, int | float) and not hasattr(value, "__float__"):
-        raise InvalidInput(f"{name}: expected {wanted}, got {value!r:.60}")
-    number = float(value)
+    try:
+        number = math.nan if isinstance(value, str | bool) or np.ndim(value) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
     if not math.isfinite(number) or number < 0 or (positive and number == 0):
-        raise InvalidInput(f"{name}: expected {wanted}, got {number:g}")
+        raise InvalidInput(f"{name}: expected {wanted}, got {value!r:.60}")
     return number
+
+
+def _seed(value: Any) -> int:
+    """Return a whole number that is not negative."""
+    try:
+        seed = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        seed = -1
+    if seed < 0:
+        raise InvalidInput(f"seed: expected a whole number, 0 or larger, got {value!r:.60}")
+    return seed
 
 
 def _mapping(name: str, value: Any) -> Mapping[Any, Any]:

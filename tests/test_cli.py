@@ -382,7 +382,6 @@ def test_npz_file_keeps_its_dtypes(folder):
         (["absent:apply", "--vjp", "vjp", "[1]"], "a path to a file works too, such as path/to/absent.py:apply"),
         (["model.absent:apply", "--vjp", "vjp", "[1]"], "no module 'model.absent' in "),
         (["a/model:apply", "--vjp", "vjp", "[1]"], "expected a dotted module name or a path that ends in .py"),
-        (["model.py:leaving", "--vjp", "vjp", "[1]"], "SystemExit: 0"),
     ],
 )
 def test_mistaken_argument_is_one_line(folder, arguments, words):

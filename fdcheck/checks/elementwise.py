@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Measurement, measure_columns
 from fdcheck.numerics.noise import Noise, measure_noise
-from fdcheck.numerics.roughness import rough_outputs
+from fdcheck.numerics.roughness import Doubt, rough_outputs
 from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, unbounded
@@ -52,7 +53,28 @@ class Elementwise:
     rough: NDArray[np.bool_]
 
 
-def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Settings) -> Elementwise:
+@dataclass(frozen=True)
+class Limits:
+    """What the user allows: forced steps, shape (n,), NaN where fdcheck chooses; and bounds."""
+
+    forced: NDArray[np.float64]
+    bounds: Bounds
+
+
+def limits_from(problem: Problem, settings: Settings) -> Limits:
+    """Return the forced steps and bounds of each input coordinate.
+
+    Raises
+    ------
+    InvalidInput
+        If a path names nothing, or bounds exclude x0.
+    """
+    return Limits(_forced_steps(problem, settings), _bounds(problem, settings))
+
+
+def measure(
+    problem: Problem, claims: NDArray[np.float64] | None, settings: Settings, limits: Limits
+) -> Elementwise:
     """Measure every column and decide every entry.
 
     Parameters
@@ -62,15 +84,16 @@ def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Sett
     claims : ndarray, shape (e, m, n), or None
         What each endpoint claims; None to measure without a claim.
     settings : Settings
-        Tolerances, forced steps, bounds.
+        Tolerances and thoroughness.
+    limits : Limits
+        Forced steps and bounds.
 
     Returns
     -------
     Elementwise
         Cost in applies: 9 and then 4 an input as a rule; more where something is in doubt.
     """
-    forced = _forced_steps(problem, settings)
-    bounds = _bounds(problem, settings)
+    forced, bounds = limits.forced, limits.bounds
     steps = step_range(problem, forced)
     noise = measure_noise(problem, steps.scale, bounds, settings.seed)
     known = np.zeros((0, problem.outputs.size, problem.inputs.size)) if claims is None else claims
@@ -102,7 +125,8 @@ def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.boo
     size = np.abs(found.estimate) @ np.abs(noise.direction)
     allowed = noise.slope_error + spread + goal.rtol_out * size + _SLOPE_NOISE * noise.level / noise.reach
     with np.errstate(invalid="ignore"):
-        return plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
+        aliased: NDArray[np.bool_] = plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
+    return aliased
 
 
 def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise, bounds: Bounds) -> None:
@@ -114,21 +138,27 @@ def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: E
         if scanned == _SCANNED_COLUMNS and not result.rough.any():
             return
         outputs = np.flatnonzero(failing[:, :, j].any(axis=0))
-        miss = np.where(failing[:, outputs, j], np.abs(claims[:, outputs, j] - found.estimate[outputs, j]), 0.0)
-        rough = rough_outputs(
-            problem,
-            int(j),
-            [int(i) for i in outputs],
-            found.estimate[outputs, j],
-            miss.max(axis=0),
-            float(result.steps.scale[j]),
-            result.noise.level[outputs],
-            bounds,
-        )
+        doubts = [_doubt(claims[failing[:, i, j], i, j], result, int(i), int(j)) for i in outputs]
+        rough = rough_outputs(problem, int(j), doubts, float(result.steps.scale[j]), bounds)
         scanned += 1
         result.rough[outputs[rough], j] = True
         for i in outputs[rough]:
             found.code[failing[:, i, j], i, j] = kernels.NOISE
+
+
+def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column: int) -> Doubt:
+    """Return how far the claims of an entry are off and up to which step its slope was seen."""
+    found = result.measurement
+    slope = float(found.estimate[output, column])
+    misses = claims - slope
+    miss = float(misses[np.argmax(np.abs(misses))])
+    evidence = found.columns[column]
+    steady = float(evidence.up_step[0])
+    for h, seen in zip(evidence.up_step, evidence.slopes(output), strict=True):
+        if not abs(seen - slope) <= 0.1 * abs(miss):
+            break
+        steady = float(h)
+    return Doubt(output, slope, miss, steady, float(result.noise.level[output]))
 
 
 def _forced_steps(problem: Problem, settings: Settings) -> NDArray[np.float64]:
@@ -144,9 +174,9 @@ def _bounds(problem: Problem, settings: Settings) -> Bounds:
     """Return the limits within which each input coordinate may be moved."""
     if settings.bounds is None:
         return unbounded(problem)
-    limits = settings.bounds if hasattr(settings.bounds, "items") else {"*": settings.bounds}
+    by_path = settings.bounds if isinstance(settings.bounds, Mapping) else {"*": settings.bounds}
     pairs: list[tuple[Leaf, float, float]] = []
-    for path, pair in limits.items():
+    for path, pair in by_path.items():
         try:
             low, high = (float(v) for v in pair)
         except (TypeError, ValueError):

@@ -126,8 +126,7 @@ def measure_columns(
         columns = np.arange(start, min(n, start + width))
         table = _empty_table(len(columns), m)
         wish = np.zeros((len(columns), 3))
-        slots = np.arange(len(columns))
-        requests = [(s, first[k, columns[s]]) for s in slots for k in range(least)]
+        requests = [(s, float(first[k, columns[s]])) for s in range(len(columns)) for k in range(least)]
         while requests:
             _take_steps(problem, columns, table, requests, bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))

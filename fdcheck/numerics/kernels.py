@@ -130,14 +130,40 @@ def _fitted_side(multiple: Any, delta: Any, i: int, sign: float, skip: int, drop
 
 
 @_jit
-def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: Any) -> None:
+def _bends(multiple: Any, delta: Any, i: int) -> bool:
+    """Whether both sides of x0 are convex or concave throughout, as a smooth function is and noise is not."""
+    points = multiple.shape[0]
+    for sign in (-1.0, 1.0):
+        x0 = y0 = x1 = y1 = 0.0
+        seen, turn = 1, 0.0
+        for k in range(points):
+            n = k if sign > 0.0 else points - 1 - k
+            if multiple[n] * sign <= 0.0:
+                continue
+            if not math.isfinite(delta[n, i]):
+                break
+            x2, y2 = multiple[n], delta[n, i]
+            if seen >= 2:
+                after, before = (y2 - y1) / (x2 - x1), (y1 - y0) / (x1 - x0)
+                bend = after - before
+                if abs(bend) > 1e-6 * (abs(after) + abs(before)):  # else straight, as beyond a kink
+                    if turn * bend < 0.0:
+                        return False
+                    turn = bend
+            x0, y0, x1, y1 = x1, y1, x2, y2
+            seen += 1
+    return True
+
+
+@_jit
+def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: Any, bends: Any) -> None:
     """Noise and directional slope of each output from points on both sides of x0 along one direction.
 
     ``delta`` is f(x0 + multiple[k] p) - f(x0), shape (k, m), multiples ascending. Each side is fitted on its
     own: the points are so close that nothing else than noise is left over, and a kink at x0 bends neither side.
     The multiples are irregular, because rounding errors at equally spaced points follow a line too (they did in
-    one of five functions). A side that is many times rougher than the other holds a kink or a jump if it calms
-    down without its first points or without its last ones.
+    one of five functions). A side that is many times rougher than the other, or any side beside one that stands
+    still near x0, holds a kink or a jump if it calms down without its first points or without its last ones.
     """
     m = delta.shape[1]
     w = np.empty((3, multiple.shape[0] + 1))
@@ -145,19 +171,24 @@ def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: A
     for i in range(m):
         for side in range(2):
             rough[side], rise[side] = _fitted_side(multiple, delta, i, 1.0 - 2.0 * side, 0, 0, w)
+        before = rough.copy()
         for side in range(2):
-            calm = rough[1 - side]
-            if rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side]):
+            sign, calm = 1.0 - 2.0 * side, before[1 - side]
+            still, _ = _fitted_side(multiple, delta, i, sign, 0, 2, w)
+            if rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side]) or still == 0.0 < rough[side]:
+                calmest, slope_there = max(3.0 * calm, _CALMED * rough[side]), np.inf
                 for skip, drop in ((1, 0), (2, 0), (0, 1), (0, 2)):
-                    r, s = _fitted_side(multiple, delta, i, 1.0 - 2.0 * side, skip, drop, w)
-                    if r <= max(3.0 * calm, _CALMED * rough[side]) and not math.isnan(s):
-                        rough[side] = max(calm, r)
-                        rise[side] = s if skip == 0 else np.nan
-                        break
+                    r, s = _fitted_side(multiple, delta, i, sign, skip, drop, w)
+                    if r <= calmest and not math.isnan(s):
+                        calmest, slope_there = r, s if skip == 0 else np.nan
+                if not math.isinf(slope_there):
+                    rough[side] = max(calm if calm < rough[side] else 0.0, calmest)
+                    rise[side] = slope_there
         noise[i] = math.sqrt(0.5 * (rough[0] * rough[0] + rough[1] * rough[1]))
         if rough[0] == 0.0 or rough[1] == 0.0:
             noise[i] = max(rough[0], rough[1])  # one side could not be fitted, or stands still
         slope[i], slope_error[i] = 0.5 * (rise[0] + rise[1]), abs(rise[0] - rise[1])
+        bends[i] = _bends(multiple, delta, i)
 
 
 @_jit
@@ -344,16 +375,20 @@ def _raised_noise(points: int, w: Any) -> bool:
 
 @_jit
 def _growth(points: int, w: Any) -> float:
-    """d log|one-sided slope| / d log h over the two smallest steps, 0 where noise hides it."""
-    if points < 2:
-        return 0.0
-    small = max(abs(w[RIGHT, 0]), abs(w[LEFT, 0]))
-    large = max(abs(w[RIGHT, 1]), abs(w[LEFT, 1]))
-    if small <= 1.1 * large:  # steps are a factor 1.5 apart at least
-        return 0.0
-    if small * w[H, 0] <= _STANDS_OUT * w[JITTER, 0] or large * w[H, 1] <= _STANDS_OUT * w[JITTER, 1]:
-        return 0.0
-    return _exponent(small, large, w[H, 0], w[H, 1])
+    """d log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
+    for k in range(points - 1):
+        small = max(abs(w[RIGHT, k]), abs(w[LEFT, k]))
+        hidden = _STANDS_OUT * w[JITTER, k] / w[H, k]
+        if small <= hidden:
+            continue
+        for s in range(k):
+            if max(abs(w[RIGHT, s]), abs(w[LEFT, s])) + _STANDS_OUT * w[JITTER, s] / w[H, s] < small:
+                return 0.0  # a smaller step has a smaller slope
+        large = max(abs(w[RIGHT, k + 1]), abs(w[LEFT, k + 1]))
+        if small <= 1.1 * large:  # steps are a factor 1.5 apart at least
+            return 0.0
+        return _exponent(small, large, w[H, k], w[H, k + 1])
+    return 0.0
 
 
 @_jit
@@ -480,17 +515,20 @@ def _better_steps(points: int, truncation: float, noise_bar: float, first: int, 
 
 
 @_jit
-def _decide_infinite(points: int, claim: float, full: bool, low: float, w: Any, ask: Any) -> int:
+def _decide_infinite(points: int, claim: float, full: bool, low: float, high: float, w: Any, ask: Any) -> int:
     """Decide a NaN or infinite claim: an infinite one agrees where the slope diverges with its sign."""
     if math.isnan(claim):
         return DISAGREES
     growth = _growth(points, w)
-    if points >= 4 or full or w[H, 0] / 64.0 < low:
-        sign = 1.0 if claim > 0.0 else -1.0
-        rises = w[RIGHT, 0] * sign > 0.0 or w[LEFT, 0] * sign > 0.0
-        return AGREES if growth < _GROWTH_EXPONENT and rises else DISAGREES
-    ask[FINER] = min(ask[FINER], w[H, 0] / 64.0)
-    return PENDING
+    if points < 4 and not full:
+        if w[H, 0] / 64.0 >= low:
+            ask[FINER] = min(ask[FINER], w[H, 0] / 64.0)
+            return PENDING
+        if _ask_coarser(64.0 * w[H, points - 1], w[H, points - 1], high, ask):
+            return PENDING
+    sign = 1.0 if claim > 0.0 else -1.0
+    rises = w[RIGHT, 0] * sign > 0.0 or w[LEFT, 0] * sign > 0.0
+    return AGREES if growth < _GROWTH_EXPONENT and rises else DISAGREES
 
 
 @_jit
@@ -526,7 +564,7 @@ def _decide(
     if measure_only:
         claim = found
     if not math.isfinite(claim):
-        return _decide_infinite(points, claim, full or closing, low, w, ask)
+        return _decide_infinite(points, claim, full or closing, low, high, w, ask)
     reference = max(abs(claim), abs(found))
     goal = max(min(rtol, sharp) * reference, base) + atol
     tolerance = atol + rtol * reference
@@ -657,10 +695,12 @@ def decide_columns(
                     i, slot, value[i], noise[i], unit[i], steps, order, up_step, down_step, up, down, w
                 )
                 if not math.isfinite(value[i]) or (power == 1 and points < 3):
-                    smaller = key[0] / 16.0
-                    if math.isfinite(value[i]) and smaller >= low[j] and not full and not closing:
-                        ask[FINER] = min(ask[FINER], smaller)
-                        continue
+                    if math.isfinite(value[i]) and not full and not closing:
+                        if key[0] / 16.0 >= low[j]:
+                            ask[FINER] = min(ask[FINER], key[0] / 16.0)
+                            continue
+                        if points > 0 and _ask_coarser(16.0 * key[steps - 1], key[steps - 1], high[j], ask):
+                            continue
                     for c in range(endpoints):
                         code[c, i, j] = EDGE if points > 0 else NONFINITE
                     estimate[i, j], error[i, j], used[i, j] = np.nan, np.inf, key[0]

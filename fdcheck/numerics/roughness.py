@@ -8,7 +8,9 @@ distance t explains a slope error s where J is of the order of s t. No jump of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,38 +22,69 @@ _POINTS = 16
 """Grid points on each side: fourth differences of a function that is smooth over its scale are then below
 1e-5 of it, and a jump that explains a slope error of 1e-3 stands out."""
 
-_LEVELS = 6
-"""Grids, each a sixteenth of the one before: down to 1e-6 of the scale, where roundoff takes over (or 1e-3 for
-the treads of a staircase, which show in the values that are printed)."""
-
-_HALVINGS = 8
-"""Bisections of a candidate: a smooth change shrinks 16 times over the second half of them, a jump does not."""
+_HALVINGS, _LAST_HALVINGS = 24, 3
+"""Bisections of a candidate at most, and the last ones, over which a smooth change shrinks eight times and a jump
+does not."""
 
 _SUSPECTS = 6
 """Candidates bisected on one grid: the nearest ones, since the nearest jump says most."""
 
-_SLIGHT = 0.05
-"""Slope error, relative, that a solver stopped early may have: with a larger one next to a jump, the jump is a
-branch of the function and the claim is wrong."""
+_SLIGHT = 0.15
+"""Slope error, relative, that a solver stopped early may have: with a larger one, one jump is a branch of the
+function; a rounded output jumps on both sides of x0."""
 
 _QUIET = 0.02
 """Odd part of a grid, over slope error times its width, below which no jump that matters lies inside: half of a
 jump at a sixteenth of the width is 0.03."""
 
+_OTHER_STORY = 0.2
+"""Part of the slope error by which the slope over a wider step has to differ before it tells another story."""
+
 _FEWEST, _MOST = 0.2, 20.0
 """Jump over slope error times distance. The sawtooth of a linearly convergent iteration with rate q has local
 slopes between q log(1/q) / (1 - q) and log(1/q) / (1 - q) of J over its period: 0.1 to 4 for q in 0.02 ... 0.5."""
 
+_APART = (0.1, 4.0)
+"""Jump over slope error times the distance of two neighbouring jumps of a staircase: 1, less where the ideal
+function turns."""
+
+_GRAINS = 4.0
+"""Narrowest interval looked at, in spacings of the numbers that x can take."""
+
+_GRIDS = 3
+"""Grids at the steps where outputs begin to tell another story, for outputs that do so at different steps."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A claim of one output that is off, and what was measured of it.
+
+    Parameters
+    ----------
+    output : int
+        Real output coordinate.
+    slope, miss : float
+        Measured slope, and what the claim is more than that.
+    steady : float
+        Widest step up to which the measured slope was seen.
+    noise : float
+        Noise of the output.
+    """
+
+    output: int
+    slope: float
+    miss: float
+    steady: float
+    noise: float
+
+    @property
+    def is_slight(self) -> bool:
+        """Whether the claim is off by no more than a solver that stops early may be."""
+        return abs(self.miss) <= _SLIGHT * abs(self.slope)
+
 
 def rough_outputs(
-    problem: Problem,
-    column: int,
-    outputs: Sequence[int],
-    slope: NDArray[np.float64],
-    miss: NDArray[np.float64],
-    scale: float,
-    noise: NDArray[np.float64],
-    bounds: Bounds,
+    problem: Problem, column: int, doubts: Sequence[Doubt], scale: float, bounds: Bounds
 ) -> NDArray[np.bool_]:
     """Return which outputs jump along a column in a way that explains how far a claim is off.
 
@@ -61,130 +94,178 @@ def rough_outputs(
         apply and x0.
     column : int
         Real input coordinate.
-    outputs : sequence of int, length k
-        Real output coordinates whose claims are off.
-    slope, miss : ndarray, shape (k,)
-        Measured slope, and how far the claim is from it.
+    doubts : sequence of Doubt, length k
+        The outputs in question.
     scale : float
         Scale of the input: the widest grid reaches that far on both sides, or twice as far.
-    noise : ndarray, shape (k,)
-        Noise of those outputs.
     bounds : Bounds
         Where apply may be evaluated.
 
     Returns
     -------
     ndarray of bool, shape (k,)
-        Cost: 36 applies a grid, one or two grids as a rule, and 8 for each suspected jump.
+        Cost: 36 applies for each of up to four grids, about 12 to find where the story changes, and 8 for each
+        suspected jump.
     """
-    line = _Line(problem, column, list(outputs), bounds)
-    rough = np.zeros(len(outputs), np.bool_)
-    settled = ~np.isfinite(miss)
-    slight = miss <= _SLIGHT * np.abs(slope)
-    width = 2.0 * scale if slight.any() else scale  # the slighter the error, the further apart its jumps may be
-    for level in range(_LEVELS):
-        offsets = width * np.arange(-_POINTS - 2, _POINTS + 3) / _POINTS  # two more, for fourth differences
-        values = line.differences(offsets)
-        for k in np.flatnonzero(~settled):
-            odd = np.abs(0.5 * (values[:, k] - values[::-1, k]) - slope[k] * offsets)
-            limit = _QUIET * miss[k] * width
-            quiet = np.nanmax(odd) <= limit or limit <= 8.0 * noise[k]
-            period = scale if slight[k] else 0.0
-            rough[k] = not quiet and _explains(
-                line, int(k), offsets, values[:, k], float(slope[k]), float(miss[k]), float(noise[k]), period
-            )
-            settled[k] = quiet or rough[k]
-        if settled.all():
+    line = _Line(problem, column, bounds)
+    rough = np.zeros(len(doubts), np.bool_)
+    wide = 2.0 * scale if any(d.is_slight for d in doubts) else scale  # the slighter the error, the rarer its jumps
+    pending = [k for k in range(len(doubts)) if math.isfinite(doubts[k].miss)]
+    pending, _ = _after_grid(line, doubts, pending, wide, scale, rough)
+    for _ in range(_GRIDS):
+        if not pending:
             break
-        # a staircase is flat at x0; its treads have to be met at a grid that is neither much wider nor finer
-        if level == 0 and width > scale:
-            width = scale
-        else:
-            width /= 4.0 if np.any(slope[~settled] == 0.0) else 16.0
+        first = pending[0]
+        change = _where_story_changes(line, doubts[first], wide)
+        jump = 0.0
+        if change is not None:
+            pending, jump = _after_grid(line, doubts, pending, 4.0 * change, scale, rough)
+        if change is not None and first in pending:
+            # the next jumps are as far away as the error takes to undo this one
+            apart = min(3.0 * jump / abs(doubts[first].miss) or 64.0 * change, wide)
+            pending, _ = _after_grid(line, doubts, pending, apart, scale, rough)
+        pending = [k for k in pending if k != first]
     return rough
 
 
 class _Line:
-    """apply along one input, counted in single points."""
+    """apply along one input; ``grain`` is the spacing of the numbers that the input can take."""
 
-    def __init__(self, problem: Problem, column: int, outputs: list[int], bounds: Bounds) -> None:
-        self._problem, self._column, self._outputs, self._bounds = problem, column, outputs, bounds
+    def __init__(self, problem: Problem, column: int, bounds: Bounds) -> None:
+        self._problem, self._column, self._bounds = problem, column, bounds
+        leaf = problem.inputs.leaf_at(column)
+        self.grain = float(np.spacing(np.abs(problem.x[column].astype(leaf.real_dtype))))
 
     def differences(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return f(x + t) - f(x) of the outputs at each offset, shape (t, k)."""
+        """Return f(x + t) - f(x) of all outputs at each offset, shape (t, m)."""
         columns = np.full(len(offsets), self._column)
         target, moved = targets(self._problem, columns, offsets, self._bounds)
-        everything = np.zeros((len(offsets), self._problem.outputs.size))
+        found = np.zeros((len(offsets), self._problem.outputs.size))
         away = np.flatnonzero(offsets)
-        column_differences(self._problem, columns[away], target[away], moved[away], [everything[k] for k in away])
-        return everything[:, self._outputs]
+        column_differences(self._problem, columns[away], target[away], moved[away], [found[k] for k in away])
+        return found
 
 
-def _explains(
-    line: _Line,
-    output: int,
-    offsets: NDArray[np.float64],
-    values: NDArray[np.float64],
-    slope: float,
-    miss: float,
-    noise: float,
-    period: float,
-) -> bool:
-    """Return whether one output has a jump on this grid that explains the slope error, or two large enough.
+def _after_grid(
+    line: _Line, doubts: Sequence[Doubt], pending: Sequence[int], width: float, scale: float, rough: NDArray[np.bool_]
+) -> tuple[list[int], float]:
+    """Look at a grid and note which outputs are rough: (those left open, largest jump of the first of them)."""
+    if not pending or width < _GRAINS * _POINTS * line.grain:
+        return list(pending), 0.0
+    offsets = width * np.arange(-_POINTS - 2, _POINTS + 3) / _POINTS  # two more, for fourth differences
+    values = line.differences(offsets)
+    left: list[int] = []
+    largest = 0.0
+    for k in pending:
+        doubt = doubts[k]
+        own = values[:, doubt.output]
+        odd = np.abs(0.5 * (own - own[::-1]) - doubt.slope * offsets)
+        if np.nanmax(odd, initial=0.0) <= max(_QUIET * abs(doubt.miss) * width, 8.0 * doubt.noise):
+            continue  # no jump that matters can hide inside of a quiet grid
+        jumps = _jumps(line, doubt, offsets, own, scale)
+        rough[k] = _explained(doubt, jumps, scale)
+        if not rough[k]:
+            if not left:
+                largest = max((abs(jump) for jump, _ in jumps), default=0.0)
+            left.append(k)
+    return left, largest
 
-    A jump explains it at its own distance, or at ``period``, how far apart jumps may be, where x0 happens to
-    lie close to one.
+
+def _where_story_changes(line: _Line, doubt: Doubt, wide: float) -> float | None:
+    """Return about the smallest step whose slope is not the one measured, None if there is none up to ``wide``."""
+    low, high = doubt.steady, wide
+    if not 0.0 < low < high:
+        return None
+    while high / low > 2.0:
+        middle = math.sqrt(low * high)
+        down, up = line.differences(np.array([-middle, middle]))[:, doubt.output]
+        same = abs(0.5 * (up - down) / middle - doubt.slope) <= _OTHER_STORY * abs(doubt.miss)
+        low, high = (middle, high) if same else (low, middle)
+    return high
+
+
+def _jumps(
+    line: _Line, doubt: Doubt, offsets: NDArray[np.float64], values: NDArray[np.float64], scale: float
+) -> list[tuple[float, float]]:
+    """Return sizes and places of jumps of one output on a grid, nearest first, until they explain the error."""
+    jumps: list[tuple[float, float]] = []
+    for k in _suspects(doubt, offsets, values):
+        around = (values[k] - values[k - 1] + values[k + 2] - values[k + 1]) / 2  # what the neighbours rise by
+        nearby = float(around / (offsets[k + 1] - offsets[k]))
+        for expected in (nearby, doubt.slope):  # where the neighbours jump too, their rise is no slope
+            jump, place = _bisected(line, doubt, offsets[k : k + 2], values[k : k + 2], expected)
+            if jump != 0.0:
+                jumps.append((jump, place))
+                break
+        if _explained(doubt, jumps, scale):
+            break
+    return jumps
+
+
+def _explained(doubt: Doubt, jumps: Sequence[tuple[float, float]], scale: float) -> bool:
+    """Return whether jumps explain a slope error.
+
+    A slight error is explained by one jump, of the right size for its own distance or, where x0 happens to lie
+    close to one, for the scale. A larger error takes jumps of the right size and sign on both sides of x0.
     """
+    if doubt.is_slight:
+        miss = abs(doubt.miss)
+        return any(
+            _FEWEST * miss * abs(t) <= abs(j) <= _MOST * miss * max(abs(t), scale) for j, t in jumps
+        )
+    stands_still = doubt.slope == 0.0  # a staircase jumps both ways where the ideal function turns
+    undoing = [(abs(j), t) for j, t in jumps if stands_still or j * doubt.miss > 0.0]
+    return any(
+        min(i, j) >= _APART[0] * abs(doubt.miss) * (t - s)
+        and (stands_still or max(i, j) <= _APART[1] * abs(doubt.miss) * (t - s))
+        and max(i, j) <= 2.0 * min(i, j)
+        for j, t in undoing
+        for i, s in undoing
+        if s <= 0.0 < t
+    )
+
+
+def _suspects(doubt: Doubt, offsets: NDArray[np.float64], values: NDArray[np.float64]) -> list[int]:
+    """Return the intervals of a grid that may hold a jump large enough to matter, nearest first."""
     fourth = np.abs(np.diff(values, 4))
     size = np.minimum(fourth[1:], fourth[:-1]) / 3.0  # a jump of 1 between two points adds 3 to two of them
     inner = np.arange(2, 2 + len(size))  # interval k lies between grid points k and k + 1
     distance = np.maximum(np.abs(offsets[inner]), np.abs(offsets[inner + 1]))
     padded = np.pad(size, 1, constant_values=-np.inf)
-    peak = (size >= padded[:-2]) & (size >= padded[2:])
-    suspect = peak & (size >= 0.5 * _FEWEST * miss * distance) & (size > 8.0 * noise)
-    jumps, bisected, reached = 0, 0, 0.0
-    for k in inner[suspect][np.argsort(distance[suspect], kind="stable")]:
-        far = float(max(abs(offsets[k]), abs(offsets[k + 1])))
-        if far < 1.4 * reached or bisected == _SUSPECTS:
-            continue
-        around = (values[k] - values[k - 1] + values[k + 2] - values[k + 1]) / 2  # what the neighbours rise by
-        nearby = float(around / (offsets[k + 1] - offsets[k]))
-        for expected in (nearby, slope):  # where the neighbours jump too, their rise is no slope
-            jump, place = _bisected(line, output, offsets[k : k + 2], values[k : k + 2], expected, noise)
-            if jump > 0.0:
-                break
-        bisected += 1
-        if jump > 0.0:
-            reached = far
-            ratio = jump / (miss * max(abs(place), 1e-300))
-            jumps += ratio >= _FEWEST
-            if _FEWEST <= ratio and jump <= _MOST * miss * max(abs(place), period) or jumps >= 2:
-                return True
-    return False
+    with np.errstate(invalid="ignore"):
+        peak = (size >= padded[:-2]) & (size >= padded[2:])
+        suspect = peak & (size >= 0.5 * _FEWEST * abs(doubt.miss) * distance) & (size > 8.0 * doubt.noise)
+    nearest = np.argsort(distance[suspect], kind="stable")[:_SUSPECTS]
+    return [int(k) for k in inner[suspect][nearest]]
 
 
 def _bisected(
-    line: _Line, output: int, ends: NDArray[np.float64], values: NDArray[np.float64], slope: float, noise: float
+    line: _Line, doubt: Doubt, ends: NDArray[np.float64], values: NDArray[np.float64], slope: float
 ) -> tuple[float, float]:
     """Return size and place of the jump between two points; size 0 where the change shrinks with the interval.
 
-    A change that grows as the interval shrinks is a pole, not a jump.
+    The interval is halved until it is as narrow as the steps at which f is known to be smooth. A change that
+    grows as the interval shrinks is a pole, not a jump.
     """
-    a, b = ends
-    fa, fb = values
-    halfway = np.inf
-    for halving in range(_HALVINGS):
-        if halving == _HALVINGS // 2:
-            halfway = abs(fb - fa - slope * (b - a))
+    (a, b), (fa, fb) = ends, values
+    possible = math.floor(math.log2(b - a) - math.log2(_GRAINS * line.grain))  # finer, rounding x + t looks like a jump
+    wanted = max(math.ceil(math.log2((b - a) / doubt.steady)) + _LAST_HALVINGS, 2 * _LAST_HALVINGS)
+    halvings = min(wanted, possible, _HALVINGS)
+    if halvings < _LAST_HALVINGS:
+        return 0.0, float(0.5 * (a + b))
+    before = np.inf
+    for halving in range(halvings):
         middle = 0.5 * (a + b)
-        fm = float(line.differences(np.array([middle]))[0, output])
+        if halving == halvings - _LAST_HALVINGS:
+            before = abs(fb - fa - slope * (b - a))
+        fm = float(line.differences(np.array([middle]))[0, doubt.output])
         if not np.isfinite(fm):
-            return 0.0, middle
+            return 0.0, float(middle)
         left, right = abs(fm - fa - slope * (middle - a)), abs(fb - fm - slope * (b - middle))
         if left > right:
             b, fb = middle, fm
         else:
             a, fa = middle, fm
-    size = abs(fb - fa - slope * (b - a))
-    is_jump = size > 8.0 * noise and 0.4 * halfway < size < 4.0 * halfway
-    return (size if is_jump else 0.0), 0.5 * (a + b)
+    jump = fb - fa - slope * (b - a)
+    is_jump = abs(jump) > 8.0 * doubt.noise and 0.4 * before < abs(jump) < 4.0 * before
+    return (float(jump) if is_jump else 0.0), float(0.5 * (a + b))

@@ -15,9 +15,13 @@ from fdcheck.problem.callables import Problem
 _SMALLEST_ULPS = 16.0
 """Narrowest step in ulps of x: the spacing really taken is then known to a sixteenth of an ulp's share."""
 
-_RELATIVE = {2: (2.0**-2, 2.0**-14), 4: (2.0**-5, 1e-15), 8: (2.0**-5, 1e-30)}
+_RELATIVE = {2: (2.0**-2, 2.0**-14), 4: (2.0**-5, 1e-30), 8: (2.0**-5, 1e-30)}
 """By bytes of the dtype: widest first step relative to the scale, and narrowest step at x = 0. Small first
 steps keep curvature, poles and kinks out; float16 has so few digits that it needs a quarter of its scale."""
+
+_FIRST_AT_ZERO = 2.0**-44
+"""Narrowest first step at x = 0 relative to the scale, where no ulp of x is a limit. Finer ones are taken only
+where a step shows that they are needed."""
 
 _WIDEST = 2.0**-2
 """Widest step of all relative to the largest scale, taken only where noise leaves no other."""
@@ -184,20 +188,21 @@ def first_steps(
     forced: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """Return the two steps at which each column is measured first, shape (2, n)."""
-    n = problem.inputs.size
-    first = np.empty((2, n))
+    first: NDArray[np.float64] = np.empty((2, problem.inputs.size))
     if np.isfinite(goal.sharp) or not len(claims):
         for leaf in problem.inputs.leaves:
             own = slice(leaf.start, leaf.stop)
             narrow, wide = _FULL.get(leaf.real_dtype.itemsize, _FULL[8])
             first[0, own], first[1, own] = narrow * steps.scale[own], wide * steps.scale[own]
-        first = 2.0 ** np.round(np.log2(first))
+        first = np.exp2(np.round(np.log2(first)))
     else:
         kernels.first_steps(
             np.ascontiguousarray(claims), noise.level, goal.rtol_out, goal.rtol_in, goal.share, goal.row, goal.top,
             steps.scale, steps.low, steps.first_high, first,
         )  # fmt: skip
     is_forced = np.isfinite(forced)
+    at_zero = (problem.x == 0) & (first[0] < _FIRST_AT_ZERO * steps.scale)
+    first = np.where(at_zero, np.maximum(first, np.outer([1.0, 8.0], _FIRST_AT_ZERO * steps.scale)), first)
     first[0] = np.where(is_forced, forced, first[0])
     first[1] = np.where(is_forced, 2 * forced, first[1])
     return first

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pathlib
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,6 +15,9 @@ from numpy.typing import NDArray
 from fdcheck.problem import trees
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, InvalidInput, Status
+
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
+"""Where fdcheck's own frames lie: they are no help to somebody whose callable raised."""
 
 _WATCHED_CALLS = 12
 """Calls of apply whose arguments are compared afterwards: comparing costs as much as a cheap apply, every
@@ -60,21 +65,17 @@ class Function:
         Breach
             If the callable raises; the message holds the type, the text, the file and the line.
         """
-        copies = [[_private(leaf) for leaf in leaves] for leaves, _ in arguments]
-        trees_in = [
-            optree.tree_unflatten(spec, leaves)
-            for (_, spec), leaves in zip(arguments, copies, strict=True)
+        structures = [
+            optree.tree_unflatten(spec, [_private(leaf) for leaf in leaves]) for leaves, spec in arguments
         ]
         self.calls += 1
         try:
-            result = self.function(*trees_in)
+            result = self.function(*structures)
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
-            raise Breach(self.name, Status.RAISED, f"{self.name} raised {_described(error)} at {where}.") from error
+            raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:
             self.mutated = not all(
-                _same(before, after)
-                for (leaves, _), after_leaves in zip(arguments, copies, strict=True)
-                for before, after in zip(leaves, after_leaves, strict=True)
+                _unchanged(given, structure) for given, structure in zip(arguments, structures, strict=True)
             )
         return result
 
@@ -114,9 +115,10 @@ class Problem:
                 + _leaf_types(leaves, inputs)
             )
         self.inputs = trees.select(inputs, input_paths, "input_paths")
+        _require_finite(trees.coordinates(leaves, self.inputs), self.inputs)
         self.leaves = [_private(leaf) for leaf in leaves]
         result = apply((self._boxed(self.leaves), self.inputs.spec))
-        values, outputs = trees.structure(result, "y")
+        values, outputs = trees.structure(float(result) if type(result) is int else result, "y")
         if not outputs.leaves:
             raise InvalidInput(f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0")
         self.outputs = trees.select(outputs, output_paths, "output_paths")
@@ -124,7 +126,7 @@ class Problem:
         self.x = trees.coordinates(self.leaves, self.inputs)
         self.changed: Breach | None = None
         self.raised: Breach | None = None
-        self._arrays = [k for k, leaf in enumerate(self.leaves) if isinstance(leaf, np.ndarray)]
+        self._copied = [k for k, leaf in enumerate(self.leaves) if not isinstance(leaf, _IMMUTABLE)]
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
         self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
         self._is_array = self.outputs.spec.is_leaf()
@@ -155,7 +157,7 @@ class Problem:
             result = self.apply.function(self._rebuilt(moved))
         except (Exception, SystemExit) as error:
             if self.raised is None:
-                self.raised = Breach("apply", Status.RAISED, f"apply raised {_described(error)} at {where()}.")
+                self.raised = Breach("apply", Status.RAISED, f"apply raised {described(error)} at {where()}.")
             out[:] = np.nan
             return
         leaves = [result]
@@ -167,7 +169,7 @@ class Problem:
         for leaf, value in self._expected:
             array = leaves[leaf.position]
             if type(array) is not np.ndarray:
-                array = np.asarray(array)
+                array = np.asarray(array, leaf.dtype if type(array) is int else None)  # max(0, x) may be an int
             if array.shape != leaf.shape or array.dtype != leaf.dtype:
                 self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(), out)
                 return
@@ -177,8 +179,8 @@ class Problem:
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
         leaves = self.leaves.copy()
-        for k in self._arrays:
-            leaves[k] = leaves[k].copy("K")
+        for k in self._copied:
+            leaves[k] = _private(leaves[k])
         return leaves
 
     def arguments(self) -> tuple[list[Any], Any]:
@@ -198,6 +200,18 @@ class Problem:
             expected = trees.shapes_text(self.outputs)
             message = f"apply returned {what} at {where}; at x0 it had returned {expected}."
             self.changed = Breach("apply", Status.SHAPE, message)
+
+
+def _require_finite(x: NDArray[Any], layout: Layout) -> None:
+    """Raise InvalidInput where a coordinate is NaN or infinite: nothing can be moved there."""
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
+        leaf = layout.leaf_at(int(bad[0]))
+        place = f"{leaf.path}{list(leaf.index(int(bad[0]))) or ''}"
+        raise InvalidInput(
+            f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
+            "with input_paths, or move x0"
+        )
 
 
 def _only(leaves: list[Any]) -> Any:
@@ -231,7 +245,15 @@ def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDA
     vector = np.zeros(layout.size)
     if result is None:
         return vector, []
-    leaves = _matching_leaves(endpoint, result, layout, like)
+    leaves = trees.matched_leaves(result, layout)
+    if leaves is None:
+        got, spec = trees.flatten(result)
+        raise Breach(
+            endpoint,
+            Status.STRUCTURE,
+            f"{endpoint} returned {describe(spec, got)}; expected the structure of {like}: "
+            f"{trees.shapes_text(layout)}.",
+        )
     notes: list[str] = []
     for leaf in layout.leaves:
         value = leaves[leaf.position]
@@ -240,21 +262,6 @@ def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDA
         array = checked_array(endpoint, value, leaf.shape, leaf.dtype, leaf.path, like, notes)
         vector[leaf.start : leaf.stop] = trees.real_view(array.astype(leaf.dtype) if leaf.parts == 2 else array)
     return vector, notes
-
-
-def _matching_leaves(endpoint: str, result: Any, layout: Layout, like: str) -> Sequence[Any]:
-    """Return the leaves of ``result`` in the order of ``layout``, None for parts that are None."""
-    try:
-        broadcast = layout.spec.flatten_up_to(result)
-    except (ValueError, TypeError):
-        got, spec = trees.flatten(result)
-        raise Breach(
-            endpoint,
-            Status.STRUCTURE,
-            f"{endpoint} returned {describe(spec, got)}; expected the structure of {like}: {trees.shapes_text(layout)}.",
-        ) from None
-    found: Sequence[Any] = broadcast
-    return found
 
 
 def checked_array(
@@ -277,7 +284,7 @@ def checked_array(
         array = np.asarray(value)
     except Exception as error:
         raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned a {type(value).__name__} for {path}: {error}.") from error
-    if array.dtype.kind not in "biufc":
+    if array.dtype.kind not in "iufc":
         raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned {array.dtype} values of type {type(value).__name__} for {path}; expected numbers.")
     if array.shape != shape:
         raise Breach(
@@ -296,7 +303,7 @@ def checked_array(
             )
         if real.itemsize > expected.itemsize:
             notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; wider is accepted.")
-    elif array.dtype.kind in "biu" and not weak:
+    elif array.dtype.kind in "iu" and not weak:
         notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; integers are accepted.")
     return array
 
@@ -312,23 +319,42 @@ def describe(spec: Any, leaves: Sequence[Any]) -> str:
 
 
 def _private(leaf: Any) -> Any:
-    """Return a copy that nobody else holds, in the same memory layout."""
-    return leaf.copy("K") if isinstance(leaf, np.ndarray) else leaf
+    """Return a copy that nobody else holds, in the same memory layout; what cannot be copied is shared."""
+    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        return leaf.copy("K")
+    if isinstance(leaf, _IMMUTABLE):
+        return leaf
+    try:
+        return copy.deepcopy(leaf)
+    except Exception:
+        return leaf
+
+
+_IMMUTABLE = (int, float, complex, str, bytes, type(None), np.generic)
+
+
+def _unchanged(given: tuple[list[Any], Any], structure: Any) -> bool:
+    """Return whether a structure still has the leaves that were given."""
+    leaves, spec = trees.flatten(structure)
+    return spec == given[1] and all(_same(before, after) for before, after in zip(given[0], leaves, strict=True))
 
 
 def _same(before: Any, after: Any) -> bool:
-    """Return whether a leaf is as it was, NaN and all."""
+    """Return whether a leaf is as it was, NaN and all; objects that are no arrays are taken to be."""
     if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
         return before.shape == after.shape and before.tobytes() == after.tobytes()
     return before is after or type(before) is type(after)
 
 
-def _described(error: BaseException) -> str:
-    """Return an exception with the file and line that it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
+def described(error: BaseException) -> str:
+    """Return an exception in one line, with the file and line of the user's code that it came from."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(its message cannot be printed)"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PACKAGE)]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text:.300}{place}"
+    return f"{type(error).__name__}{': ' if text else ''}{text:.300}{place}"
 
 
 def _leaf_types(leaves: Sequence[Any], layout: Layout) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, checked_array, describe, returned, tangent
+from fdcheck.problem.callables import Breach, Function, Problem, checked_array, describe, described, returned, tangent
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import Status
 
@@ -98,8 +98,9 @@ def _from_jacobian(jacobian: Function, problem: Problem, notes: list[str]) -> Cl
         whole = checked_array("jacobian", matrix, (m, n), real, "the matrix", "outputs by inputs", notes)
         return whole[np.ix_(problem.outputs.among_all(), problem.inputs.among_all())].astype(np.float64)
     claims = np.zeros((problem.outputs.size, problem.inputs.size))
-    for output, part in zip(problem.outputs.leaves, _output_parts(result, problem), strict=True):
-        for source, block in zip(problem.inputs.leaves, _input_parts(part, output, problem), strict=True):
+    for output, part in zip(problem.outputs.leaves, _parts(result, problem.outputs, "apply's output"), strict=True):
+        blocks = _parts(part, problem.inputs, f"x0 (in the part of {output.path})")
+        for source, block in zip(problem.inputs.leaves, blocks, strict=True):
             if block is not None:
                 claims[output.start : output.stop, source.start : source.stop] = _real_block(
                     block, output, source, notes
@@ -108,11 +109,21 @@ def _from_jacobian(jacobian: Function, problem: Problem, notes: list[str]) -> Cl
 
 
 def _as_matrix(result: Any) -> NDArray[Any] | None:
-    """Return a SciPy sparse matrix or LinearOperator multiplied out, None for anything else."""
-    if hasattr(result, "toarray"):
-        return np.asarray(result.toarray())
-    if hasattr(result, "matvec") and hasattr(result, "shape"):
-        return np.asarray(result @ np.eye(result.shape[1], dtype=np.float64))
+    """Return a SciPy sparse matrix or LinearOperator multiplied out, None for anything else.
+
+    Raises
+    ------
+    Breach
+        If it cannot be multiplied out.
+    """
+    try:
+        if hasattr(result, "toarray"):
+            return np.asarray(result.toarray())
+        if hasattr(result, "matvec") and hasattr(result, "shape"):
+            return np.asarray(result @ np.eye(result.shape[1], dtype=np.float64))
+    except Exception as error:
+        message = f"jacobian returned a {type(result).__name__} that cannot be multiplied out: {described(error)}."
+        raise Breach("jacobian", Status.RAISED, message) from error
     return None
 
 
@@ -131,30 +142,17 @@ def _narrowest(leaves: Sequence[Leaf]) -> np.dtype[Any]:
     return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
-def _output_parts(result: Any, problem: Problem) -> list[Any]:
-    """Return the part of a nested Jacobian that belongs to each output leaf."""
-    return _parts(result, problem.outputs, "apply's output")
-
-
-def _input_parts(part: Any, output: Leaf, problem: Problem) -> list[Any]:
-    """Return the blocks of one output's part, one for each input leaf."""
-    if part is None:
-        return [None] * len(problem.inputs.leaves)
-    return _parts(part, problem.inputs, f"x0 (in the part of {output.path})")
-
-
 def _parts(tree: Any, layout: Layout, like: str) -> list[Any]:
-    """Return what stands in ``tree`` where ``layout`` has its differentiable leaves."""
-    try:
-        parts = layout.spec.flatten_up_to(tree)
-    except (ValueError, TypeError):
+    """Return what stands in a part of a nested Jacobian where ``layout`` has its differentiable leaves."""
+    parts = trees.matched_leaves(tree, layout)
+    if parts is None:
         leaves, spec = trees.flatten(tree)
         raise Breach(
             "jacobian",
             Status.STRUCTURE,
             f"jacobian returned {describe(spec, leaves)}; expected the structure of {like}: "
             f"{trees.shapes_text(layout)}.",
-        ) from None
+        )
     return [parts[leaf.position] for leaf in layout.leaves]
 
 
@@ -163,12 +161,12 @@ def _real_block(block: Any, output: Leaf, source: Leaf, notes: list[str]) -> NDA
     shape = (*output.shape, *source.shape)
     place = f"{output.path} by {source.path}"
     flat_shape = (output.size // output.parts, source.size // source.parts)
-    if np.shape(block) == flat_shape and shape != flat_shape:
+    if getattr(block, "shape", shape) == flat_shape:
         shape = flat_shape
     is_complex = output.parts == 2 or source.parts == 2
     real = _narrowest((output, source))
     dtype = np.result_type(real, np.complex64) if is_complex else real
-    array = checked_array("jacobian", block, shape, dtype, place, "(*y.shape, *x.shape)", notes).reshape(flat_shape)
+    array = checked_array("jacobian", block, shape, dtype, place, "the derivative", notes).reshape(flat_shape)
     if not is_complex:
         return array.astype(np.float64)
     columns = [array, 1j * array] if source.parts == 2 else [array]  # the input moves along 1, then along 1j

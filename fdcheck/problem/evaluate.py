@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,7 @@ def targets(
         inside = (columns >= leaf.start) & (columns < leaf.stop)
         with np.errstate(over="ignore"):
             target[inside] = target[inside].astype(leaf.real_dtype)
-    outside = (target < bounds.lower[columns]) | (target > bounds.upper[columns])
+    outside = (target < bounds.lower[columns]) | (target > bounds.upper[columns]) | ~np.isfinite(target)
     moved = (target - x).astype(np.float64)
     target[outside] = np.nan
     return target, np.where(outside, step, moved)
@@ -102,12 +103,13 @@ def column_differences(
             array.flat[inner] = value
         else:
             (array.imag if inner % 2 else array.real).flat[inner // 2] = value
-        problem.difference(copies, out[r], lambda r=r: _place(problem, int(columns[r]), float(moved[r])))
+        problem.difference(copies, out[r], functools.partial(_place, problem, columns, moved, r))
 
 
-def _place(problem: Problem, column: int, moved: float) -> str:
-    leaf = problem.inputs.leaf_at(column)
-    return f"{leaf.path}{list(leaf.index(column)) or ''} {moved:+.3g}"
+def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
+    """Return which coordinate was moved and how far."""
+    leaf = problem.inputs.leaf_at(int(columns[r]))
+    return f"{leaf.path}{list(leaf.index(int(columns[r]))) or ''} {float(moved[r]):+.3g}"
 
 
 def direction_differences(
@@ -139,8 +141,8 @@ def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) ->
     InvalidInput
         If x0 lies outside of them.
     """
-    lower = coordinate_vector(problem, [(leaf, low) for leaf, low, _ in pairs], -np.inf)
-    upper = coordinate_vector(problem, [(leaf, high) for leaf, _, high in pairs], np.inf)
+    lower = coordinate_vector(problem, [(leaf, _rounded(low, leaf)) for leaf, low, _ in pairs], -np.inf)
+    upper = coordinate_vector(problem, [(leaf, _rounded(high, leaf)) for leaf, _, high in pairs], np.inf)
     outside = np.flatnonzero((problem.x < lower) | (problem.x > upper))
     if outside.size:
         j = int(outside[0])
@@ -150,3 +152,8 @@ def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) ->
             f"{float(problem.x[j]):g} is not in [{lower[j]:g}, {upper[j]:g}]"
         )
     return Bounds(lower, upper)
+
+
+def _rounded(limit: float, leaf: Leaf) -> float:
+    """Return a limit as a leaf can hold it, so that float32(0.1) lies within 0.1."""
+    return float(np.asarray(limit, leaf.real_dtype))

@@ -139,6 +139,25 @@ class Layout:
         return np.repeat(np.array(list(values), dtype=np.float64), sizes)
 
 
+def matched_leaves(tree: Any, layout: Layout) -> list[Any] | None:
+    """Return the leaves of a structure in the order of ``layout``, or None if it is another structure.
+
+    A part that is None gives None for each of its leaves; nothing else is broadcast.
+    """
+    try:
+        return list(layout.spec.flatten_up_to(tree))
+    except (ValueError, TypeError):
+        pass
+    try:
+        whole = optree.tree_unflatten(layout.spec, range(len(layout.paths)))
+        spread = optree.broadcast_prefix(tree, whole, none_is_leaf=True, namespace=_NAMESPACE)
+    except Exception:  # optree has several errors for structures that do not fit
+        return None
+    given, _ = flatten(tree)
+    several = sum(leaf is not None for leaf in spread) != sum(leaf is not None for leaf in given)
+    return None if several else list(spread)
+
+
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Return the leaves of ``tree`` and its structure; ``None`` is a leaf and dataclasses are nodes."""
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
@@ -168,7 +187,10 @@ def structure(tree: Any, name: str) -> tuple[list[Any], Layout]:
         Where each differentiable leaf lies in the vector of real coordinates.
     """
     leaves, spec = flatten(tree)
-    paths = tuple(_path_text(accessor, name) for accessor in spec.accessors())
+    accessors = spec.accessors()
+    paths = tuple(_path_text(accessor, name, bare=True) for accessor in accessors)
+    if len(set(paths)) < len(paths):  # {'x': [1.0], 0: 2.0} has two leaves that would both be x[0]
+        paths = tuple(_path_text(accessor, name, bare=False) for accessor in accessors)
     found: list[Leaf] = []
     start = 0
     for position, (path, value) in enumerate(zip(paths, leaves, strict=True)):
@@ -262,6 +284,8 @@ def select(layout: Layout, patterns: Sequence[str] | None, argument: str) -> Lay
     """
     if patterns is None:
         return layout
+    if not patterns:
+        raise InvalidInput(f"{argument}: expected at least one path, got none")
     wanted = {leaf.position for pattern in patterns for leaf in matching(layout, pattern, argument)}
     chosen: list[Leaf] = []
     for leaf in layout.leaves:
@@ -297,20 +321,19 @@ def path_matches(path: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts) + r"(?:[\[.].*)?", path, re.DOTALL) is not None
 
 
-def _path_text(accessor: Any, name: str) -> str:
-    """Return an accessor as ``params['w'][0]``; a first key that is a plain name stands bare."""
+def _path_text(accessor: Any, name: str, bare: bool) -> str:
+    """Return an accessor as ``params['w'][0]``, a first key that is a plain name standing bare if wanted."""
     text = ""
     for entry in accessor:
         if isinstance(entry, optree.NamedTupleEntry):
-            key, bare = entry.field, True
+            key, is_field = entry.field, True
         elif isinstance(entry, optree.GetAttrEntry):
-            key, bare = entry.name, True
+            key, is_field = entry.name, True
         else:
-            key, bare = entry.entry, False
-        is_name = isinstance(key, str) and key.isidentifier()
-        if not text and is_name:
-            text = str(key)
-        elif bare:
+            key, is_field = entry.entry, False
+        if bare and not text and isinstance(key, str) and key.isidentifier():
+            text = key
+        elif is_field:
             text = f"{text or name}.{key}"
         else:
             text = f"{text or name}[{key!r}]"
@@ -324,8 +347,17 @@ def _register_dataclass(cls: type) -> None:
     def to_children(value: Any) -> tuple[tuple[Any, ...], None, tuple[str, ...]]:
         return tuple(getattr(value, n) for n in names), None, names
 
-    def from_children(_: None, children: Iterable[Any]) -> Any:
-        return cls(**dict(zip(names, children, strict=True)))
+    def from_children(_: Any, children: Iterable[Any]) -> Any:
+        values = dict(zip(names, children, strict=True))
+        if all(value is not None for value in values.values()):
+            return cls(**values)
+        try:
+            return cls(**values)
+        except Exception:  # a constructor that refuses the None of a leaf without a derivative
+            part: Any = object.__new__(cls)
+            for name, value in values.items():
+                object.__setattr__(part, name, value)
+            return part
 
     optree.register_pytree_node(
         cls, to_children, from_children, path_entry_type=optree.GetAttrEntry, namespace=_NAMESPACE

@@ -105,7 +105,6 @@ def test_an_integer_leaf_overwritten_is_noticed():
     assert statuses(report) == [("vjp", Status.MUTATION)]
 
 
-@pytest.mark.xfail(reason="a rebound or emptied container among the arguments is not noticed", strict=True)
 def test_a_rebound_leaf_is_noticed():
     def rebinds(x, c):
         x["w"] = x["w"] + 1
@@ -128,9 +127,6 @@ def test_apply_that_changes_its_argument_is_noted_and_measured_right():
     np.testing.assert_array_equal(x0, [0.3, 0.7])
 
 
-@pytest.mark.xfail(
-    reason="a carried leaf that is not an array is shared: the user's generator is advanced", strict=True
-)
 def test_a_stateful_leaf_is_not_changed():
     generator = np.random.default_rng(0)
     before = generator.bit_generator.state
@@ -225,7 +221,6 @@ def test_keyboard_interrupt_is_not_swallowed():
         fdcheck.verify(np.sin, 1.0, vjp=interrupted)
 
 
-@pytest.mark.xfail(reason="without a Python frame of the user's the message names fdcheck's own file", strict=True)
 @pytest.mark.parametrize("bad", [lambda x: x, math.hypot], ids=["wrong number of arguments", "written in C"])
 def test_the_file_named_is_never_fdchecks_own(bad):
     report = fdcheck.verify(np.sin, np.array([0.3, 0.7]), jvp=bad)
@@ -233,9 +228,6 @@ def test_the_file_named_is_never_fdchecks_own(bad):
     assert "fdcheck/problem" not in report.findings[0].message.replace("\\", "/")
 
 
-@pytest.mark.xfail(
-    reason="a dataclass whose constructor refuses None ends the check with a bare TypeError", strict=True
-)
 def test_a_dataclass_that_validates_its_integer_field():
     @dataclasses.dataclass
     class Checked:
@@ -250,7 +242,6 @@ def test_a_dataclass_that_validates_its_integer_field():
     assert isinstance(report, fdcheck.Report)
 
 
-@pytest.mark.xfail(reason="an exception whose text cannot be had ends the check", strict=True)
 def test_an_exception_whose_str_raises():
     class MuteError(Exception):
         def __str__(self):
@@ -348,13 +339,12 @@ def test_x0_without_a_floating_number_is_refused(x0):
         fdcheck.verify(lambda x: 1.0, x0, vjp=lambda x, c: x)
 
 
-@pytest.mark.parametrize("y", [3, None, "text", np.arange(3), {"n": 1}, []])
+@pytest.mark.parametrize("y", [None, "text", True, np.arange(3), {"n": 1}, []])
 def test_apply_without_a_floating_output_is_refused(y):
     with pytest.raises(InvalidInput, match=r"^apply: expected a floating or complex output, got .* at x0"):
         fdcheck.verify(lambda x: y, 1.0, vjp=lambda x, c: x)
 
 
-@pytest.mark.xfail(reason="an output of size zero ends in a ZeroDivisionError", strict=True)
 def test_an_output_of_size_zero_is_inconclusive_or_refused():
     try:
         report = fdcheck.verify(lambda x: np.zeros(0), np.array([0.5]), vjp=lambda x, c: 0 * x)
@@ -383,6 +373,6 @@ def test_longdouble_differences_are_formed_in_longdouble():
 
 def test_checked_array_takes_python_numbers_for_any_dtype():
     notes = []
-    for value in (1, 1.0, True):
+    for value in (1, 1.0):
         assert checked_array("vjp", value, (), np.dtype(np.float32), "x", "x0", notes) == 1.0
     assert notes == []

@@ -227,7 +227,6 @@ def test_root_and_index_take_the_name_given():
     assert trees.structure([1.0], "y")[1].paths == ("y[0]",)
 
 
-@pytest.mark.xfail(reason="{'x': [..], 0: ..} gives two leaves the one path x[0]", strict=True)
 def test_paths_are_unique():
     paths = trees.structure({"x": [1.0], 0: 2.0}, "x")[1].paths
     assert len(set(paths)) == 2
