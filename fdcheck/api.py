@@ -65,9 +65,11 @@ def verify(
         or LinearOperator of shape ``(y.size, x.size)``; for structures y's structure with x's structure in
         each leaf. A complex one is a holomorphic derivative.
     jvp : callable, optional
-        ``jvp(x, tangent)``, a tangent like x to a result like y.
+        ``jvp(x, tangent)``, a tangent like x to a result like y. Leaves that carry no derivative (integers,
+        strings) are None in the tangent; in the result None stands for zero.
     vjp : callable, optional
-        ``vjp(x, cotangent)``, a cotangent like y to a result like x. Complex: the adjoint for Re<a, b>.
+        ``vjp(x, cotangent)``, a cotangent like y to a result like x, None as for jvp. Complex: the adjoint for
+        Re<a, b>.
     rtol : float, optional
         Relative tolerance of an entry; by default max(1e-3, 8 eps**(2/3)) with eps of its coarser dtype.
     atol : float, optional
@@ -81,7 +83,9 @@ def verify(
     endpoints : sequence of str, optional
         Which of the given endpoints to check.
     bounds : dict of str to (float, float), or (float, float), optional
-        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all.
+        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all. Without them an
+        input stays within a quarter of its scale as a rule; where a claim is off, jumps of apply are looked for
+        as far away as twice the size of the input, without changing its sign.
     seed : int, optional
         Seed of the random direction along which noise is measured; 0 by default.
     profile : str
@@ -100,7 +104,7 @@ def verify(
 
     Notes
     -----
-    Cost in calls of apply: 11 for the point and its noise, then 4 an input element as a rule (2 with
+    Cost in calls of apply: 10 for the point and its noise, then 4 an input element as a rule (2 with
     ``'quick'``), shared by all outputs and endpoints; more where a first look leaves a doubt. A jvp is called
     once per input element, a vjp once per output element. The method is that of central differences
     extrapolated over several steps [1]_ with measured noise [2]_.
@@ -109,7 +113,7 @@ def verify(
     ----------
     .. [1] C. J. F. Ridders, "Accurate computation of F'(x) and F'(x) F''(x)", Advances in Engineering
        Software 4(2), 75-76, 1982.
-    .. [2] J. J. More and S. M. Wild, "Estimating computational noise", SIAM Journal on Scientific Computing
+    .. [2] J. J. Moré and S. M. Wild, "Estimating computational noise", SIAM Journal on Scientific Computing
        33(3), 1292-1314, 2011.
 
     Examples
@@ -187,7 +191,7 @@ def differentiate(
 
     Notes
     -----
-    Cost: 11 calls of apply and 4 to 18 an input element.
+    Cost: 10 calls of apply, and for smooth functions about 6 an input element (32 at the most).
 
     Examples
     --------

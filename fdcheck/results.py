@@ -127,10 +127,14 @@ class Measured:
         Half-width of the difference, in the unit of the input.
     slope : float
         Central slope, or the one-sided slope where only one side is finite.
+    left, right : float
+        The two one-sided slopes, which differ at a kink; NaN where that side is not finite.
     """
 
     eps: float
     slope: float
+    left: float = math.nan
+    right: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -260,13 +264,14 @@ class Report:
     coverage : Coverage
         What was measured of what there is.
     sensitivity : float
-        Smallest relative error that would have been noticed in every resolved entry.
+        Smallest relative error that would have been noticed in every resolved entry; NaN where every entry is
+        zero or nothing was measured.
     applies : int
         Calls of apply.
     endpoint_calls : dict of str to int
         Calls of each endpoint.
     seed : int
-        Seed of the random directions.
+        Seed of the random direction along which noise was measured.
     notes : tuple of str
         Remarks that change no verdict.
     versions : dict of str to str
@@ -291,6 +296,11 @@ class Report:
 
     def __bool__(self) -> bool:
         return self.passed
+
+    def __repr__(self) -> str:
+        worst = next(iter(self.findings), None)
+        about = f": {worst.endpoint} {worst.status}, {worst.message}" if worst else ""
+        return f"<fdcheck.Report {self.verdict}{about:.300}>"
 
     def raise_if_failed(self, allow_inconclusive: bool = False) -> None:
         """Raise unless the check passed.

@@ -91,7 +91,7 @@ def measure(
     Returns
     -------
     Elementwise
-        Cost in applies: 9 and then 4 an input as a rule; more where something is in doubt.
+        Cost in applies: 9 beside the one at x0, then 4 an input as a rule; more where something is in doubt.
     """
     forced, bounds = limits.forced, limits.bounds
     steps = step_range(problem, forced)

@@ -153,9 +153,9 @@ def _finding(problem: Problem, comparison: Comparison, row: int, column: int) ->
     measurement, code = found.measurement, int(comparison.code[row, column])
     evidence = measurement.columns[column]
     steps = tuple(
-        Measured(float(h), float(s))
-        for h, s in zip(evidence.up_step, evidence.slopes(row), strict=True)
-        if np.isfinite(s)
+        Measured(float(h), float(slope), float(left), float(right))
+        for h, slope, left, right in zip(evidence.up_step, evidence.slopes(row), *evidence.sides(row), strict=True)
+        if np.isfinite(slope)
     )
     claimed, rows = float(comparison.claims[row, column]), slice(output.start, output.stop)
     return Finding(
@@ -203,7 +203,7 @@ def _message(
     if code == kernels.NONFINITE:
         return f"apply gave nothing finite for this output at x0 or on either side of it; claimed {claimed:.6g}."
     if code == kernels.KINK:
-        left, right = found.measurement.columns[column].sides(row)
+        left, right = _at_kink(steps)
         return (
             f"x0 lies at a kink: slope {left:.6g} on the left and {right:.6g} on the right; the claim {claimed:.6g} "
             "lies between them and is accepted."
@@ -215,20 +215,37 @@ def _message(
     return _reason(problem, found, row, column, code, claimed)
 
 
+def _at_kink(steps: Sequence[Measured]) -> tuple[float, float]:
+    """Return the one-sided slopes at the smallest step where both are there."""
+    both = [s for s in steps if np.isfinite(s.left) and np.isfinite(s.right)]
+    return (both[0].left, both[0].right) if both else (float("nan"), float("nan"))
+
+
+def _is_kinked(steps: Sequence[Measured], noise: float, miss: float) -> bool:
+    """Return whether the one-sided slopes differ by the same amount at the two smallest steps that show it."""
+    gaps = [s.right - s.left for s in steps if 8 * noise / s.eps < 0.1 * miss]
+    seen = [gap for gap in gaps[:2] if abs(gap) > 0.1 * miss]
+    return len(seen) == 2 and 0.5 < seen[0] / seen[1] < 2.0
+
+
 def _story(found: Elementwise, row: int, column: int, claimed: float, steps: Sequence[Measured]) -> str:
     """Return what the steps say about a failure."""
     estimate = float(found.measurement.estimate[row, column])
     if not np.isfinite(claimed):
         return "the measurement is finite, the claim is not."
-    siding = [s for s in steps if abs(s.slope - estimate) <= 0.25 * abs(claimed - estimate)]
+    miss = abs(claimed - estimate)
+    if _is_kinked(steps, float(found.noise.level[row]), miss):
+        left, right = _at_kink(steps)
+        return (
+            f"x0 lies at a kink with slope {left:.6g} on the left and {right:.6g} on the right, and the claim is not "
+            "between them: the derivative is wrong."
+        )
+    siding = [s for s in steps if abs(s.slope - estimate) <= 0.25 * miss]
     if len(siding) >= 3:
         return (
             f"stable over {len(siding)} steps from {siding[0].eps:.2g} to {siding[-1].eps:.2g}: the derivative is wrong."
         )
-    left, right = found.measurement.columns[column].sides(row)
-    if abs(right - left) > 0.1 * abs(claimed - estimate):
-        return f"x0 lies at a kink or jump with slopes {left:.6g} and {right:.6g}, and the claim is neither nor between."
-    return "the measurement changes with the step, and at no step does it come near the claim."
+    return "apply jumps at x0, or its slope changes with the step; at no step does it come near the claim."
 
 
 def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: int, claimed: float) -> str:
@@ -254,7 +271,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
             f"own slope need not be the derivative ({values}); tighten the tolerance or print more digits."
         )
     if code == kernels.EDGE:
-        return f"apply is finite on one side of x0 only and too few points are there to tell ({values}); move x0."
+        return f"apply is finite on one side of x0 only, and its slope there is not known well enough ({values}); move x0."
     if code == kernels.CURVATURE:
         return (
             f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "

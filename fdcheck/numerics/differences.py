@@ -44,12 +44,10 @@ class Column:
         return np.where(np.isfinite(central), central, one_sided)
 
 
-    def sides(self, output: int) -> tuple[float, float]:
-        """Return the slopes to the left and to the right of x0 at the smallest step where both are finite."""
+    def sides(self, output: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the slopes of one output to the left and to the right of x0 at each step, NaN where missing."""
         left, right = -self.down[:, output] / self.down_step, self.up[:, output] / self.up_step
-        both = np.flatnonzero(np.isfinite(left) & np.isfinite(right))
-        k = int(both[0]) if both.size else 0
-        return float(left[k]), float(right[k])
+        return np.where(np.isfinite(left), left, np.nan), np.where(np.isfinite(right), right, np.nan)
 
 
 @dataclass(frozen=True)

@@ -619,7 +619,7 @@ def _decide(
     if not closing:
         return PENDING  # another entry of the column may ask for a step that helps here
     widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
-    if measure_only or (close and bar <= max(_SLACK * goal, rtol * widest)):
+    if close and bar <= max(_SLACK * goal, rtol * widest) or measure_only and bar <= max(rtol * abs(found), base):
         return AGREES
     if abs(claim - found) <= tolerance + 2.0 * bar and 2.0 * bar <= base:
         return AGREES  # both are below what any step resolves beside the other entries of the row

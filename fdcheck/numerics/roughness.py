@@ -26,6 +26,9 @@ _HALVINGS, _LAST_HALVINGS = 24, 3
 """Bisections of a candidate at most, and the last ones, over which a smooth change shrinks eight times and a jump
 does not."""
 
+_SHRUNK = 0.01
+"""Part of a change at which the bisection gives up: what is left is not the jump that the grid saw."""
+
 _SUSPECTS = 6
 """Candidates bisected on one grid: the nearest ones, since the nearest jump says most."""
 
@@ -47,6 +50,9 @@ slopes between q log(1/q) / (1 - q) and log(1/q) / (1 - q) of J over its period:
 _APART = (0.1, 4.0)
 """Jump over slope error times the distance of two neighbouring jumps of a staircase: 1, less where the ideal
 function turns."""
+
+_BUDGET = 400
+"""Applies along one input: four grids and a dozen bisections. Only failing checks come to this, for two inputs."""
 
 _GRAINS = 4.0
 """Narrowest interval looked at, in spacings of the numbers that x can take."""
@@ -104,8 +110,8 @@ def rough_outputs(
     Returns
     -------
     ndarray of bool, shape (k,)
-        Cost: 36 applies for each of up to four grids, about 12 to find where the story changes, and 8 for each
-        suspected jump.
+        Cost: 36 applies for each of a few grids, about 12 to find where the story changes, and 6 to 24 for each
+        suspected jump; 400 at the most.
     """
     line = _Line(problem, column, bounds)
     rough = np.zeros(len(doubts), np.bool_)
@@ -119,7 +125,7 @@ def rough_outputs(
         change = _where_story_changes(line, doubts[first], wide)
         jump = 0.0
         if change is not None:
-            pending, jump = _after_grid(line, doubts, pending, 4.0 * change, scale, rough)
+            pending, jump = _after_grid(line, doubts, pending, min(4.0 * change, wide), scale, rough)
         if change is not None and first in pending:
             # the next jumps are as far away as the error takes to undo this one
             apart = min(3.0 * jump / abs(doubts[first].miss) or 64.0 * change, wide)
@@ -129,17 +135,26 @@ def rough_outputs(
 
 
 class _Line:
-    """apply along one input; ``grain`` is the spacing of the numbers that the input can take."""
+    """apply along one input, on a budget; ``grain`` is the spacing of the numbers that the input can take."""
 
     def __init__(self, problem: Problem, column: int, bounds: Bounds) -> None:
         self._problem, self._column, self._bounds = problem, column, bounds
         leaf = problem.inputs.leaf_at(column)
+        self._left = _BUDGET
         self.grain = float(np.spacing(np.abs(problem.x[column].astype(leaf.real_dtype))))
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further call may be made."""
+        return self._left <= 0
 
     def differences(self, offsets: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return f(x + t) - f(x) of all outputs at each offset, shape (t, m)."""
+        self._left -= len(offsets)
         columns = np.full(len(offsets), self._column)
         target, moved = targets(self._problem, columns, offsets, self._bounds)
+        x = self._problem.x[self._column]
+        target = np.where(target * x < 0, np.nan, target)  # a quantity that may not change its sign is common
         found = np.zeros((len(offsets), self._problem.outputs.size))
         away = np.flatnonzero(offsets)
         column_differences(self._problem, columns[away], target[away], moved[away], [found[k] for k in away])
@@ -150,7 +165,7 @@ def _after_grid(
     line: _Line, doubts: Sequence[Doubt], pending: Sequence[int], width: float, scale: float, rough: NDArray[np.bool_]
 ) -> tuple[list[int], float]:
     """Look at a grid and note which outputs are rough: (those left open, largest jump of the first of them)."""
-    if not pending or width < _GRAINS * _POINTS * line.grain:
+    if not pending or width < _GRAINS * _POINTS * line.grain or line.is_spent:
         return list(pending), 0.0
     offsets = width * np.arange(-_POINTS - 2, _POINTS + 3) / _POINTS  # two more, for fourth differences
     values = line.differences(offsets)
@@ -160,6 +175,7 @@ def _after_grid(
         doubt = doubts[k]
         own = values[:, doubt.output]
         odd = np.abs(0.5 * (own - own[::-1]) - doubt.slope * offsets)
+        odd = np.where(np.isfinite(odd), odd, np.abs(own - doubt.slope * offsets))  # one side is all there is
         if np.nanmax(odd, initial=0.0) <= max(_QUIET * abs(doubt.miss) * width, 8.0 * doubt.noise):
             continue  # no jump that matters can hide inside of a quiet grid
         jumps = _jumps(line, doubt, offsets, own, scale)
@@ -176,7 +192,7 @@ def _where_story_changes(line: _Line, doubt: Doubt, wide: float) -> float | None
     low, high = doubt.steady, wide
     if not 0.0 < low < high:
         return None
-    while high / low > 2.0:
+    while high / low > 2.0 and not line.is_spent:
         middle = math.sqrt(low * high)
         down, up = line.differences(np.array([-middle, middle]))[:, doubt.output]
         same = abs(0.5 * (up - down) / middle - doubt.slope) <= _OTHER_STORY * abs(doubt.miss)
@@ -190,6 +206,8 @@ def _jumps(
     """Return sizes and places of jumps of one output on a grid, nearest first, until they explain the error."""
     jumps: list[tuple[float, float]] = []
     for k in _suspects(doubt, offsets, values):
+        if line.is_spent:
+            break
         around = (values[k] - values[k - 1] + values[k + 2] - values[k + 1]) / 2  # what the neighbours rise by
         nearby = float(around / (offsets[k + 1] - offsets[k]))
         for expected in (nearby, doubt.slope):  # where the neighbours jump too, their rise is no slope
@@ -253,8 +271,10 @@ def _bisected(
     halvings = min(wanted, possible, _HALVINGS)
     if halvings < _LAST_HALVINGS:
         return 0.0, float(0.5 * (a + b))
-    before = np.inf
+    whole, before = max(abs(fb - fa), abs(fb - fa - slope * (b - a))), np.inf
     for halving in range(halvings):
+        if abs(fb - fa - slope * (b - a)) < _SHRUNK * whole:
+            return 0.0, float(0.5 * (a + b))
         middle = 0.5 * (a + b)
         if halving == halvings - _LAST_HALVINGS:
             before = abs(fb - fa - slope * (b - a))

@@ -100,7 +100,7 @@ class Accuracy:
         Relative accuracy to reach before an entry is decided; infinite to stop at the tolerance.
     share, row, top : ndarray, shape (m,)
         The floor of an entry's tolerance is ``share * min(row / scale, top)``: what the best central step
-        can resolve, (noise / row)**(2/3) of the largest scaled entry of its row.
+        can resolve, 10 (noise / row)**(2/3) of the largest scaled entry of its row, and at most rtol of it.
     """
 
     rtol_out: NDArray[np.float64]
@@ -174,7 +174,7 @@ def accuracy(
     if len(relative) >= _TYPICAL:
         relative = np.maximum(relative, np.minimum(0.5 * np.median(relative), 2 * noise.unit))
         noise = dataclasses.replace(noise, level=np.maximum(noise.level, relative * row))
-    share = 10 * np.maximum(relative, noise.unit) ** (2 / 3)
+    share = np.minimum(10 * np.maximum(relative, noise.unit) ** (2 / 3), rtol_out)
     sharp = 10 * float(np.finfo(problem.coarsest_dtype).eps) ** (2 / 3) if full else np.inf
     return Accuracy(rtol_out, rtol_in, atol, sharp, share, row, top), noise
 

@@ -72,7 +72,7 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what = f"not compared ({breach.status})" if breach else "not compared"
         else:
             failures, entries = sum(p.failures for p in pairs), sum(p.entries for p in pairs)
-            what = f"{failures} failures / {entries} checks"
+            what = f"{_counted(failures, 'failure')} / {_counted(entries, 'check')}"
             others = {s: sum(p.counts.get(s, 0) for p in pairs) for s in _REMARKED}
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
         yield f"  {name:9} {what}, {_counted(calls, 'call')}"
@@ -112,11 +112,21 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
     if finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
         yield from _block(_comparison(finding))
     if finding.steps and finding.status is not Status.NONFINITE:
-        steps = _spread(finding.steps)
-        yield "     step   " + " ".join(f"{s.eps:>12.2g}" for s in steps)
-        yield "     slope  " + " ".join(f"{s.slope:>12.6g}" for s in steps)
+        yield from _evidence(_spread(finding.steps))
     if finding.status in BREACHES:
         yield from _block("Next: " + finding.status.advice)
+
+
+def _evidence(steps: Sequence[Measured]) -> Iterator[str]:
+    """Yield the slopes at each step, of the two sides where they differ."""
+    yield "     step   " + " ".join(f"{s.eps:>12.2g}" for s in steps)
+    first = steps[0]
+    size = max(abs(first.left), abs(first.right))
+    if abs(first.right - first.left) > 0.1 * size:
+        yield "     left   " + " ".join(f"{s.left:>12.6g}" for s in steps)
+        yield "     right  " + " ".join(f"{s.right:>12.6g}" for s in steps)
+    else:
+        yield "     slope  " + " ".join(f"{s.slope:>12.6g}" for s in steps)
 
 
 def _where(findings: Sequence[Finding]) -> str:
