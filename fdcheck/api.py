@@ -262,7 +262,9 @@ def _findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]
         )
     if problem.apply.mutated:
         findings.append(
-            Finding("apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was.")
+            Finding(
+                "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
+            )
         )
     return findings
 
@@ -309,9 +311,12 @@ def _report(
         findings=tuple(by_severity(findings)),
         pairs=tuple(pairs),
         coverage=Coverage(
-            problem.inputs.whole_size, n if pairs else 0, problem.outputs.whole_size, m if pairs else 0,
+            problem.inputs.whole_size,
+            n if pairs else 0,
+            problem.outputs.whole_size,
+            m if pairs else 0,
             problem.inputs.carried,
-        ),  # fmt: skip
+        ),
         sensitivity=max(seen, default=math.nan),
         applies=problem.apply.calls,
         endpoint_calls={name: endpoint.calls for name, endpoint in given.items()},
@@ -321,9 +326,7 @@ def _report(
     )
 
 
-def _unmeasured_report(
-    finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings
-) -> Report:
+def _unmeasured_report(finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings) -> Report:
     """Return the report of a check that could not even evaluate apply at x0."""
     return Report(
         verdict=Verdict.INCONCLUSIVE,
@@ -347,14 +350,12 @@ def _blocks(problem: Problem, found: Elementwise) -> list[Block]:
     for output in problem.outputs.leaves:
         for source in problem.inputs.leaves:
             part = np.s_[output.start : output.stop, source.start : source.stop]
-            shape = (
-                *output.shape, *((2,) if output.parts == 2 else ()), *source.shape, *((2,) if source.parts == 2 else ()),
-            )  # fmt: skip
-            value, error, eps, word = (
+            shape = (*output.real_shape, *source.real_shape)
+            value, error, eps = (
                 array[part].reshape(shape)
-                for array in (found.measurement.estimate, found.measurement.error, found.measurement.eps, status)
+                for array in (found.measurement.estimate, found.measurement.error, found.measurement.eps)
             )
-            blocks.append(Block(output.path, source.path, value, error, eps, word))
+            blocks.append(Block(output.path, source.path, value, error, eps, status[part].reshape(shape)))
     return blocks
 
 

@@ -49,6 +49,7 @@ class Status(enum.StrEnum):
     advice: str
 
     def __new__(cls, word: str, meaning: str, advice: str) -> Self:
+        """Make a member whose value is its word."""
         member = str.__new__(cls, word)
         member._value_ = word
         member.meaning = meaning

@@ -72,9 +72,7 @@ def limits_from(problem: Problem, settings: Settings) -> Limits:
     return Limits(_forced_steps(problem, settings), _bounds(problem, settings))
 
 
-def measure(
-    problem: Problem, claims: NDArray[np.float64] | None, settings: Settings, limits: Limits
-) -> Elementwise:
+def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Settings, limits: Limits) -> Elementwise:
     """Measure every column and decide every entry.
 
     Parameters
@@ -133,14 +131,12 @@ def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: E
     """Search failing columns for jumps that explain the failure, and turn what they explain into undecided."""
     found = result.measurement
     failing = found.code == kernels.DISAGREES
-    scanned = 0
-    for j in np.flatnonzero(failing.any(axis=(0, 1))):
+    for scanned, j in enumerate(np.flatnonzero(failing.any(axis=(0, 1)))):
         if scanned == _SCANNED_COLUMNS and not result.rough.any():
             return
         outputs = np.flatnonzero(failing[:, :, j].any(axis=0))
         doubts = [_doubt(claims[failing[:, i, j], i, j], result, int(i), int(j)) for i in outputs]
         rough = rough_outputs(problem, int(j), doubts, float(result.steps.scale[j]), bounds)
-        scanned += 1
         result.rough[outputs[rough], j] = True
         for i in outputs[rough]:
             found.code[failing[:, i, j], i, j] = kernels.NOISE
@@ -185,5 +181,3 @@ def _bounds(problem: Problem, settings: Settings) -> Bounds:
             raise InvalidInput(f"bounds: expected low < high for {path!r}, got ({low:g}, {high:g})")
         pairs.extend((leaf, low, high) for leaf in matching(problem.inputs, path, "bounds"))
     return bounds_from(problem, pairs)
-
-

@@ -179,8 +179,7 @@ def _finding(problem: Problem, comparison: Comparison, row: int, column: int) ->
 
 def _shaped(values: NDArray[np.float64], leaf: Leaf) -> NDArray[np.float64]:
     """Return one column of a block in the shape of its output leaf, two real parts last where it is complex."""
-    shape = (*leaf.shape, 2) if leaf.parts == 2 else leaf.shape
-    return values.copy().reshape(shape)
+    return values.copy().reshape(leaf.real_shape)
 
 
 def _part(output: Leaf, row: int, source: Leaf, column: int) -> str:
@@ -211,7 +210,8 @@ def _message(
     if code == kernels.JUMP:
         return f"apply jumps at x0; the claim {claimed:.6g} is the slope of one side and is accepted."
     if code == kernels.DISAGREES:
-        return f"claimed {claimed:.8g}, measured {estimate:.8g} +- {error:.1g}; {_story(found, row, column, claimed, steps)}"
+        story = _story(found, row, column, claimed, steps)
+        return f"claimed {claimed:.8g}, measured {estimate:.8g} +- {error:.1g}; {story}"
     return _reason(problem, found, row, column, code, claimed)
 
 
@@ -242,9 +242,8 @@ def _story(found: Elementwise, row: int, column: int, claimed: float, steps: Seq
         )
     siding = [s for s in steps if abs(s.slope - estimate) <= 0.25 * miss]
     if len(siding) >= 3:
-        return (
-            f"stable over {len(siding)} steps from {siding[0].eps:.2g} to {siding[-1].eps:.2g}: the derivative is wrong."
-        )
+        steps_text = f"{len(siding)} steps from {siding[0].eps:.2g} to {siding[-1].eps:.2g}"
+        return f"stable over {steps_text}: the derivative is wrong."
     return "apply jumps at x0, or its slope changes with the step; at no step does it come near the claim."
 
 
@@ -264,14 +263,16 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
                 f"step too small for {leaf.dtype}: at the forced step {forced:.2g} the difference is a few ulps "
                 f"({values}); try {better:.1g}."
             )
-        return f"the forced step {forced:.2g} is too coarse: the slope still changes with it ({values}); try a smaller one."
+        return f"the forced step {forced:.2g} is too coarse: the slope changes with it ({values}); try a smaller one."
     if found.rough[row, column]:
         return (
             f"rough solver: apply jumps near x0, as a solver stopped at a tolerance or a rounded output does, so its "
             f"own slope need not be the derivative ({values}); tighten the tolerance or print more digits."
         )
     if code == kernels.EDGE:
-        return f"apply is finite on one side of x0 only, and its slope there is not known well enough ({values}); move x0."
+        return (
+            f"apply is finite on one side of x0 only, and its slope there is not known well enough ({values}); move x0."
+        )
     if code == kernels.CURVATURE:
         return (
             f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "

@@ -43,7 +43,6 @@ class Column:
         one_sided = np.where(np.isfinite(up), right, left)
         return np.where(np.isfinite(central), central, one_sided)
 
-
     def sides(self, output: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the slopes of one output to the left and to the right of x0 at each step, NaN where missing."""
         left, right = -self.down[:, output] / self.down_step, self.up[:, output] / self.up_step

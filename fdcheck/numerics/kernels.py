@@ -175,7 +175,7 @@ def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: A
         for side in range(2):
             sign, calm = 1.0 - 2.0 * side, before[1 - side]
             still, _ = _fitted_side(multiple, delta, i, sign, 0, 2, w)
-            if rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side]) or still == 0.0 < rough[side]:
+            if (rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side])) or still == 0.0 < rough[side]:
                 calmest, slope_there = max(3.0 * calm, _CALMED * rough[side]), np.inf
                 for skip, drop in ((1, 0), (2, 0), (0, 1), (0, 2)):
                     r, s = _fitted_side(multiple, delta, i, sign, skip, drop, w)
@@ -205,7 +205,7 @@ def first_steps(
     high: Any,
     steps: Any,
 ) -> None:
-    """The two half-widths at which each column is measured first.
+    """Choose the two half-widths at which each column is measured first.
 
     The first is the smallest whose noise the tolerance of every nonzero claim allows; the second is eight
     times wider, or as wide as it takes to see an error of the size of the floor in a zero claim.
@@ -270,13 +270,13 @@ def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count:
 
 @_jit
 def _exponent(small: float, large: float, h_small: float, h_large: float) -> float:
-    """d log(size) / d log(h) between two steps."""
+    """D log(size) / d log(h) between two steps."""
     return math.log(max(large, 1e-300) / max(small, 1e-300)) / math.log(h_large / h_small)
 
 
 @_jit
 def _votes(w: Any, count: int, estimate: float, claim: float) -> int:
-    """Steps, from the smallest up, whose slopes side with the estimate against the claim."""
+    """Count steps, from the smallest up, whose slopes side with the estimate against the claim."""
     votes = 0
     half = 0.5 * abs(claim - estimate)
     for k in range(count - 1, -1, -1):
@@ -375,7 +375,7 @@ def _raised_noise(points: int, w: Any) -> bool:
 
 @_jit
 def _growth(points: int, w: Any) -> float:
-    """d log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
+    """D log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
     for k in range(points - 1):
         small = max(abs(w[RIGHT, k]), abs(w[LEFT, k]))
         hidden = _STANDS_OUT * w[JITTER, k] / w[H, k]
@@ -393,7 +393,7 @@ def _growth(points: int, w: Any) -> float:
 
 @_jit
 def _shape_at_x(points: int, goal: float, low: float, scale: float, full: bool, w: Any) -> Any:
-    """What f looks like at x: SMOOTH, OPEN (with the step that would tell), BENT or BROKEN.
+    """Tell what f looks like at x: SMOOTH, OPEN (with the step that would tell), BENT or BROKEN.
 
     Only the smallest steps at which the gap stands out of the noise may say so: at steps near a period a
     sine looks like a kink. While a smaller step would still show the gap, the question is open.
@@ -485,7 +485,9 @@ def _more_steps(points: int, miss: float, low: float, high: float, w: Any, ask: 
 
 
 @_jit
-def _better_steps(points: int, truncation: float, noise_bar: float, first: int, goal: float, low: float, high: float, w: Any, ask: Any) -> bool:
+def _better_steps(
+    points: int, truncation: float, noise_bar: float, first: int, goal: float, low: float, high: float, w: Any, ask: Any
+) -> bool:
     """Ask for the step that shrinks the larger part of the error bar: finer, coarser or between."""
     h = w[H, first]
     if points == 1 and _ask_coarser(8.0 * h, h, high, ask):
@@ -555,10 +557,10 @@ def _decide(
 ) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
-    ``fit`` is what best_window found, ``base`` the floor of the tolerance; ``closing`` says that no further step will be taken. ``shown`` receives estimate and
-    error bar of the side that a claim at a jump is nearer to.
+    ``fit`` is what best_window found, ``base`` the floor of the tolerance; ``closing`` says that no further step
+    will be taken. ``shown`` receives estimate and error bar of the side that a claim at a jump is nearer to.
     """
-    found, truncation, sd, first, last = fit
+    found, truncation, sd, first, _ = fit
     noise_bar = NOISE_BARS * sd
     bar = truncation + noise_bar
     if measure_only:
@@ -619,7 +621,7 @@ def _decide(
     if not closing:
         return PENDING  # another entry of the column may ask for a step that helps here
     widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
-    if close and bar <= max(_SLACK * goal, rtol * widest) or measure_only and bar <= max(rtol * abs(found), base):
+    if (close and bar <= max(_SLACK * goal, rtol * widest)) or (measure_only and bar <= max(rtol * abs(found), base)):
         return AGREES
     if abs(claim - found) <= tolerance + 2.0 * bar and 2.0 * bar <= base:
         return AGREES  # both are below what any step resolves beside the other entries of the row
@@ -711,7 +713,7 @@ def decide_columns(
                     fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
                 if closing and _raised_noise(points, w):
                     fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
-                found, truncation, sd, first, last = fit
+                found, truncation, sd, first, _ = fit
                 shown[0], shown[1], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
                 rtol = max(rtol_out[i], rtol_in[j])
                 variation = max(abs(w[RIGHT, first]), abs(w[LEFT, first]))

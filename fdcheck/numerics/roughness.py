@@ -1,4 +1,4 @@
-"""Jumps along one input: does a program stop early or round, so that its own slope is not the derivative?
+"""Jumps along one input, where a program stops early or rounds and its own slope is not the derivative.
 
 A solver stopped at a tolerance, or an output printed with three decimals, is smooth at tiny steps with a slope
 a few per cent off (or zero), and jumps back at intervals. Its error is a sawtooth e(t) about the ideal function:
@@ -123,13 +123,13 @@ def rough_outputs(
             break
         first = pending[0]
         change = _where_story_changes(line, doubts[first], wide)
-        jump = 0.0
-        if change is not None:
-            pending, jump = _after_grid(line, doubts, pending, min(4.0 * change, wide), scale, rough)
-        if change is not None and first in pending:
-            # the next jumps are as far away as the error takes to undo this one
-            apart = min(3.0 * jump / abs(doubts[first].miss) or 64.0 * change, wide)
-            pending, _ = _after_grid(line, doubts, pending, apart, scale, rough)
+        widths = [] if change is None else [4.0 * change, 1.25 * change, 64.0 * change]
+        while widths and first in pending and not line.is_spent:
+            width = min(widths.pop(0), wide)
+            pending, jump = _after_grid(line, doubts, pending, width, scale, rough)
+            apart = min(3.0 * jump / abs(doubts[first].miss), wide)
+            if jump > 0.0 and abs(width - apart) > 0.1 * apart:
+                widths = [apart]  # the next jumps are as far away as it takes to undo this one
         pending = [k for k in pending if k != first]
     return rough
 
@@ -154,7 +154,7 @@ class _Line:
         columns = np.full(len(offsets), self._column)
         target, moved = targets(self._problem, columns, offsets, self._bounds)
         x = self._problem.x[self._column]
-        target = np.where(target * x < 0, np.nan, target)  # a quantity that may not change its sign is common
+        target = np.where(target * x > 0, target, target if x == 0 else np.nan)  # a sign that may not change is common
         found = np.zeros((len(offsets), self._problem.outputs.size))
         away = np.flatnonzero(offsets)
         column_differences(self._problem, columns[away], target[away], moved[away], [found[k] for k in away])
@@ -228,9 +228,7 @@ def _explained(doubt: Doubt, jumps: Sequence[tuple[float, float]], scale: float)
     """
     if doubt.is_slight:
         miss = abs(doubt.miss)
-        return any(
-            _FEWEST * miss * abs(t) <= abs(j) <= _MOST * miss * max(abs(t), scale) for j, t in jumps
-        )
+        return any(_FEWEST * miss * abs(t) <= abs(j) <= _MOST * miss * max(abs(t), scale) for j, t in jumps)
     stands_still = doubt.slope == 0.0  # a staircase jumps both ways where the ideal function turns
     undoing = [(abs(j), t) for j, t in jumps if stands_still or j * doubt.miss > 0.0]
     return any(

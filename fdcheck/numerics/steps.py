@@ -77,7 +77,9 @@ def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
         ulp = np.spacing(size.astype(leaf.real_dtype)).astype(np.float64)
         low[own] = np.where(size > 0, _SMALLEST_ULPS * ulp, scale[own] * at_zero)
         first_high[own] = widest * np.maximum(scale[own], typical)
-        high[own] = np.maximum(2 * widest, _WIDEST) * np.maximum.reduce([scale[own], np.full(size.size, max(typical, middle, 1.0))])
+        high[own] = np.maximum(2 * widest, _WIDEST) * np.maximum.reduce(
+            [scale[own], np.full(size.size, max(typical, middle, 1.0))]
+        )
     is_forced = np.isfinite(forced)
     low = np.where(is_forced, forced / 4, low)
     first_high = np.where(is_forced, forced, first_high)

@@ -65,9 +65,7 @@ class Function:
         Breach
             If the callable raises; the message holds the type, the text, the file and the line.
         """
-        structures = [
-            optree.tree_unflatten(spec, [_private(leaf) for leaf in leaves]) for leaves, spec in arguments
-        ]
+        structures = [optree.tree_unflatten(spec, [_private(leaf) for leaf in leaves]) for leaves, spec in arguments]
         self.calls += 1
         try:
             result = self.function(*structures)
@@ -120,7 +118,9 @@ class Problem:
         result = apply((self._boxed(self.leaves), self.inputs.spec))
         values, outputs = trees.structure(float(result) if type(result) is int else result, "y")
         if not outputs.leaves:
-            raise InvalidInput(f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0")
+            raise InvalidInput(
+                f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0"
+            )
         self.outputs = trees.select(outputs, output_paths, "output_paths")
         self.value = trees.coordinates(values, self.outputs)
         self.x = trees.coordinates(self.leaves, self.inputs)
@@ -283,9 +283,15 @@ def checked_array(
     try:
         array = np.asarray(value)
     except Exception as error:
-        raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned a {type(value).__name__} for {path}: {error}.") from error
+        raise Breach(
+            endpoint, Status.STRUCTURE, f"{endpoint} returned a {type(value).__name__} for {path}: {error}."
+        ) from error
     if array.dtype.kind not in "iufc":
-        raise Breach(endpoint, Status.STRUCTURE, f"{endpoint} returned {array.dtype} values of type {type(value).__name__} for {path}; expected numbers.")
+        raise Breach(
+            endpoint,
+            Status.STRUCTURE,
+            f"{endpoint} returned {array.dtype} values of type {type(value).__name__} for {path}; expected numbers.",
+        )
     if array.shape != shape:
         raise Breach(
             endpoint,
@@ -299,7 +305,9 @@ def checked_array(
         real, expected = np.empty(0, array.dtype).real.dtype, np.empty(0, dtype).real.dtype
         if real.itemsize < expected.itemsize:
             raise Breach(
-                endpoint, Status.DTYPE, f"{endpoint} returned {array.dtype} for {path}; expected {dtype}, the dtype of {like}."
+                endpoint,
+                Status.DTYPE,
+                f"{endpoint} returned {array.dtype} for {path}; expected {dtype}, the dtype of {like}.",
             )
         if real.itemsize > expected.itemsize:
             notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; wider is accepted.")

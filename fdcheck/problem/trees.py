@@ -58,6 +58,11 @@ class Leaf:
         return self.parts * math.prod(self.shape)
 
     @property
+    def real_shape(self) -> tuple[int, ...]:
+        """Shape of its real coordinates: a complex leaf has its two parts on one more axis."""
+        return (*self.shape, 2) if self.parts == 2 else self.shape
+
+    @property
     def stop(self) -> int:
         """One past the last of its real coordinates."""
         return self.start + self.size
@@ -123,7 +128,13 @@ class Layout:
     def among_all(self) -> NDArray[np.int64]:
         """Return where each real coordinate stands among those of all differentiable leaves."""
         everything = sorted((*self.leaves, *self.resting), key=lambda leaf: leaf.position)
-        begin = dict(zip([leaf.position for leaf in everything], np.cumsum([0, *(leaf.size for leaf in everything)]), strict=False))
+        begin = dict(
+            zip(
+                [leaf.position for leaf in everything],
+                np.cumsum([0, *(leaf.size for leaf in everything)]),
+                strict=False,
+            )
+        )
         parts = [np.arange(begin[leaf.position], begin[leaf.position] + leaf.size) for leaf in self.leaves]
         return np.concatenate(parts).astype(np.int64)
 

@@ -45,7 +45,9 @@ def estimate_text(estimate: Estimate) -> str:
         worst = f"{float(finite.max()):.1g}" if finite.size else "none"
         odd = sorted({str(s) for s in block.status.ravel()} - {str(Status.AGREES)})
         remark = f"  ({', '.join(odd)} in places)" if odd else ""
-        lines.append(f"  d {block.output} / d {block.input}  shape {block.value.shape}  error bar up to {worst}{remark}")
+        lines.append(
+            f"  d {block.output} / d {block.input}  shape {block.value.shape}  error bar up to {worst}{remark}"
+        )
         if block.value.size <= 4:
             pairs = zip(block.value.ravel(), block.error.ravel(), strict=True)
             lines.append("    " + ", ".join(f"{v:.8g} +- {e:.1g}" for v, e in pairs))
@@ -77,9 +79,8 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
         yield f"  {name:9} {what}, {_counted(calls, 'call')}"
     cover = report.coverage
-    yield (
-        f"  {'apply':9} {_counted(report.applies, 'call')}, {cover.inputs_measured} of {cover.inputs} input elements moved"
-    )
+    moved = f"{cover.inputs_measured} of {_counted(cover.inputs, 'input element')} moved"
+    yield f"  {'apply':9} {_counted(report.applies, 'call')}, {moved}"
     if math.isfinite(report.sensitivity):
         yield f"  {'':9} an error of {100 * report.sensitivity:.2g} % of an entry would have been noticed"
 
@@ -106,9 +107,10 @@ def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     """Yield a finding: where, what, the steps behind it and what to do; the first three in full."""
     yield f"{number:3}. {finding.endpoint} {finding.status}{_place(finding)}"
-    yield from _block(finding.message)
-    if number > _FULL_FINDINGS:
+    if number > _FULL_FINDINGS and math.isfinite(finding.estimated):
+        yield f"     claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         return
+    yield from _block(finding.message)
     if finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
         yield from _block(_comparison(finding))
     if finding.steps and finding.status is not Status.NONFINITE:
@@ -156,7 +158,9 @@ def _place(finding: Finding) -> str:
     if not finding.output:
         return ""
     part = f", {finding.part}" if finding.part else ""
-    return f": d {_element(finding.output, finding.output_index)} / d {_element(finding.input, finding.input_index)}{part}"
+    return (
+        f": d {_element(finding.output, finding.output_index)} / d {_element(finding.input, finding.input_index)}{part}"
+    )
 
 
 def _element(path: str, index: tuple[int, ...]) -> str:
@@ -190,10 +194,8 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
     ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
     for pair in ranked[:_SHOWN_PAIRS]:
         name = _shortened(f"{pair.output} / {pair.input}", 22)
-        failed = f"{pair.failures}/{pair.entries}"
-        yield (
-            f"  {name:22} {pair.endpoint:8} {failed:>11} {pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>7.1g}"
-        )
+        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>7.1g}"
+        yield f"  {name:22} {pair.endpoint:8} {f'{pair.failures}/{pair.entries}':>11} {values}"
     if len(pairs) > _SHOWN_PAIRS:
         yield f"  ... and {len(pairs) - _SHOWN_PAIRS} more in report.pairs"
 

@@ -1,0 +1,305 @@
+"""The compiled kernels against slow plain twins and closed forms."""
+
+import fractions
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fdcheck.numerics import kernels
+
+BARS = 3.0  # standard deviations in an error bar
+
+
+def window(h, slope, sigma, gap=None, power=2):
+    """Call best_window on plain sequences: (estimate, truncation, noise, first, last)."""
+    w = np.zeros((kernels.ROWS, kernels.MAX_STEPS))
+    count = len(h)
+    w[kernels.H, :count] = h
+    w[kernels.POWER, :count] = np.asarray(h, float) ** power
+    w[kernels.SLOPE, :count] = slope
+    w[kernels.SIGMA, :count] = sigma
+    w[kernels.GAP, :count] = 0.0 if gap is None else gap
+    return kernels.best_window(
+        w, kernels.H, kernels.POWER, kernels.SLOPE, kernels.SIGMA, kernels.GAP, count
+    )
+
+
+def line_noise(multiple, delta):
+    """Call line_noise: (noise, slope, slope error, bends), each of shape (m,)."""
+    delta = np.ascontiguousarray(delta, float).reshape(len(multiple), -1)
+    out = [np.empty(delta.shape[1]) for _ in range(3)]
+    bends = np.empty(delta.shape[1], np.bool_)
+    kernels.line_noise(np.asarray(multiple, float), delta, *out, bends)
+    return (*out, bends)
+
+
+def first_steps(claims, noise, rtol=1e-3, share=1e-5, scale=1.0, low=1e-12, high=2.0**-5, top=np.inf):
+    """Call first_steps with the same rules for every row and column: shape (2, n)."""
+    claims = np.atleast_3d(np.asarray(claims, float))
+    _, m, n = claims.shape
+    scales = np.broadcast_to(np.asarray(scale, float), n).copy()
+    row = (np.abs(claims) * scales).max(axis=(0, 2))
+    steps = np.empty((2, n))
+    kernels.first_steps(
+        claims, np.broadcast_to(np.asarray(noise, float), m).copy(), np.full(m, rtol), np.full(n, rtol),
+        np.full(m, share), row, np.full(m, top), scales, np.full(n, low), np.full(n, high), steps,
+    )  # fmt: skip
+    return steps
+
+
+def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25, scale=1.0):
+    """Decide one entry from the differences of a plain function at given steps: (code, estimate, error, wishes)."""
+    table = np.full((2, kernels.MAX_STEPS, 1), np.nan)
+    up, down = np.full((2, kernels.MAX_STEPS, 1, 1), np.nan)
+    for k, h in enumerate(steps):
+        table[:, k, 0] = h
+        up[k, 0, 0], down[k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
+    one = np.ones(1)
+    code = np.zeros((1, 1, 1), np.int8)
+    estimate, error, used, wish = np.empty((1, 1)), np.empty((1, 1)), np.empty((1, 1)), np.zeros((1, 3))
+    kernels.decide_columns(
+        np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([len(steps)]), table[0], table[1], up, down,
+        np.array([function(x)]), noise * one, 2.0**-53 * one, np.array([[[claim]]], float), 1e-3 * one, 1e-3 * one,
+        0.0, np.inf, 1e-6 * one, one, one, scale * one, low * one, high * one, least, False,
+        code, estimate, error, used, wish,
+    )  # fmt: skip
+    return int(code[0, 0, 0]), float(estimate[0, 0]), float(error[0, 0]), wish[0]
+
+
+# extrapolation
+
+
+def lagrange_at_zero(x):
+    """Return the weights that extrapolate values at x to 0, computed without rounding."""
+    exact = [fractions.Fraction(float(v)) for v in x]
+    return [
+        float(math.prod((-b / (a - b) for b in exact[:k] + exact[k + 1 :]), start=fractions.Fraction(1)))
+        for k, a in enumerate(exact)
+    ]
+
+
+def plain_window(h, slope, sigma, gap, power):
+    """Choose a window by the rules, with polynomials fitted anew for every window."""
+    count, x = len(h), [v**power for v in h]
+
+    def fitted(a, b):
+        weights = lagrange_at_zero(x[a : b + 1])
+        value = sum(c * s for c, s in zip(weights, slope[a : b + 1], strict=True))
+        return value, sum(abs(c) * s for c, s in zip(weights, sigma[a : b + 1], strict=True))
+
+    choices = []
+    for length, a in itertools.product(range(1, min(4, count) + 1), range(count)):
+        b = a + length - 1
+        if b >= count:
+            continue
+        value, noise = fitted(a, b)
+        if length > 1:
+            change = abs(value - fitted(a, b - 1)[0])
+            leaks = [abs(gap[k] * h[a] / h[k] - gap[a]) - 2 * BARS * sigma[a] for k in range(a + 1, b + 1)]
+            change = max(change, *leaks)
+        elif count == 1:
+            change = abs(gap[0])
+        else:
+            change = abs(fitted(a, a + 1)[0] - value) if a < count - 1 else abs(slope[a] - slope[a - 1])
+        change = max([change, *(abs(slope[k] - value) - BARS * sigma[k] for k in range(a))])
+        choices.append((change + BARS * noise, value, change, noise, a, b))
+    return min(choices, key=lambda choice: choice[0])[1:]
+
+
+ladder = st.lists(st.floats(1.3, 40), min_size=0, max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(ladder, st.integers(0, 10**6), st.sampled_from([1, 2]), st.floats(1e-9, 1e-2))
+def test_best_window_chooses_what_plain_polynomials_choose(ratios, seed, power, noise):
+    h = 1e-3 * np.cumprod([1.0, *ratios])
+    draw = np.random.default_rng(seed)
+    sigma = noise * 1e-3 / h
+    slope = 0.7 + 0.2 * h**power - 0.1 * h ** (2 * power) + sigma * draw.standard_normal(len(h))
+    gap = 0.5 * h + 2 * sigma * draw.standard_normal(len(h))
+    found = window(h, slope, sigma, gap, power)
+    plain = plain_window(h.tolist(), slope.tolist(), sigma.tolist(), gap.tolist(), power)
+    assert found[3:] == plain[3:]
+    np.testing.assert_allclose(found[:3], plain[:3], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("steps", [(1e-3, 8e-3), (1e-3, 8e-3, 0.5), (2.0**-9, 2.0**-7, 2.0**-4)])
+def test_best_window_is_exact_on_a_pure_error_of_its_power(power, steps):
+    h = np.array(steps)
+    estimate, _, noise, first, last = window(h, 2.5 - 3.0 * h**power, 1e-15 + 0 * h, power=power)
+    assert estimate == pytest.approx(2.5, abs=1e-14)
+    assert last > first
+    assert noise < 1e-14
+
+
+def test_best_window_removes_two_error_terms_and_its_bar_covers_the_third():
+    h = 2.0 ** np.array([-7.0, -5, -4])
+    x = 0.8
+    estimate, truncation, noise, *_ = window(h, np.sin(h) / h * np.cos(x), 1e-16 / h)
+    assert abs(estimate - np.cos(x)) < 1e-9
+    assert abs(estimate - np.cos(x)) <= truncation + BARS * noise
+
+
+def test_a_kink_inside_the_window_shows_in_the_bar():
+    h = 2.0 ** np.array([-12.0, -9, -6])
+    gap = np.where(h > 2.0**-8, 0.4 * (1 - 2.0**-8 / h), 0.0)  # a kink of 0.4 at distance 2**-8
+    slope = 1.0 + 0.5 * gap
+    estimate, truncation, noise, _, last = window(h, slope, 1e-14 + 0 * h, gap)
+    assert last < 2
+    assert estimate == pytest.approx(1.0, abs=1e-12)
+    assert truncation + BARS * noise < 1e-3
+
+
+# noise
+
+
+def irregular(seed, count=4, reach=1000):
+    draw = np.random.default_rng(seed)
+    sides = [np.sort(draw.choice(np.arange(1, reach), count, replace=False)) for _ in range(2)]
+    return np.concatenate([-sides[0][::-1], sides[1]]).astype(float)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1e-3, -40.0])
+@pytest.mark.parametrize("sigma", [1e-9, 3.0])
+def test_line_noise_finds_a_known_sigma_within_a_factor_of_three(sigma, slope):
+    multiple, draws = irregular(3), 200
+    at_x0, values = np.random.default_rng(1).normal(0, sigma, (2, draws)), None
+    values = slope * multiple[:, None] + np.random.default_rng(2).normal(0, sigma, (8, draws))
+    noise, seen, *_ = line_noise(multiple, values - at_x0[0])
+    inside = (noise > sigma / 3) & (noise < 3 * sigma)
+    assert inside.mean() > 0.9
+    assert sigma / 1.5 < np.sqrt(np.mean(noise**2)) < 1.5 * sigma
+    assert np.median(np.abs(seen - slope)) < 6 * sigma / 500
+
+
+@pytest.mark.parametrize(("left", "right"), [(0.0, 1.0), (-1.0, 1.0), (2.0, 2.0), (0.0, 0.0), (-3.0, 0.5)])
+def test_a_kink_at_x0_in_exact_arithmetic_has_no_noise(left, right):
+    multiple = irregular(5)
+    delta = np.where(multiple < 0, left * multiple, right * multiple)
+    noise, slope, error, _ = line_noise(multiple, delta)
+    assert noise[0] <= 1e-12
+    assert slope[0] == pytest.approx(0.5 * (left + right), abs=1e-12)
+    assert error[0] == pytest.approx(abs(right - left), abs=1e-12)
+
+
+@pytest.mark.parametrize("at", [150.0, -300.0])
+@pytest.mark.parametrize("kind", ["kink", "jump"])
+def test_one_kink_or_jump_beside_x0_is_no_noise(kind, at):
+    multiple = irregular(7)
+    beyond = np.maximum(multiple - at, 0) if at > 0 else np.minimum(multiple - at, 0)
+    delta = 0.25 * multiple + (beyond if kind == "kink" else 500 * (beyond != 0))
+    assert line_noise(multiple, delta)[0][0] < 0.05 * np.abs(delta).max()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_curvature_is_no_noise(seed):
+    multiple, sigma = irregular(seed), 1e-3
+    bend = 1e-5 * multiple**2  # up to 10, ten thousand sigmas
+    jitter = np.random.default_rng(seed).normal(0, sigma, (8, 50))
+    noise, slope, *_ = line_noise(multiple, 0.1 * multiple[:, None] + bend[:, None] + jitter)
+    assert np.median(noise) < 10 * sigma
+    assert np.median(slope) == pytest.approx(0.1, abs=1e-3)
+    exact = line_noise(multiple, 0.1 * multiple + bend)
+    assert exact[0][0] < 1e-9
+    assert exact[3][0]
+
+
+def test_bends_tells_a_curve_from_noise():
+    multiple = irregular(11)
+    curves = [1 / (1500 - multiple) - 1 / 1500, np.sqrt(1500 + multiple) - np.sqrt(1500), np.exp(multiple / 300) - 1]
+    assert all(line_noise(multiple, curve)[3][0] for curve in curves)
+    noisy = np.random.default_rng(0).standard_normal((8, 200))
+    assert line_noise(multiple, noisy)[3].mean() < 0.25
+
+
+def test_a_side_that_is_not_finite_leaves_the_other_side_to_tell():
+    multiple = irregular(13)
+    clean = np.where(multiple < 0, np.nan, 2 * multiple)
+    noise, slope, *_ = line_noise(multiple, clean)
+    assert noise[0] < 1e-12
+    assert np.isnan(slope[0])
+    rough = clean + np.random.default_rng(4).normal(0, 1, 8)
+    assert 0.1 < line_noise(multiple, rough)[0][0] < 10
+
+
+# first steps
+
+
+def test_first_steps_hold_thirty_noises_in_the_tolerance_and_are_powers_of_two():
+    noise, rtol = 1e-14, 1e-3
+    for claim in (0.3, 1.0, 250.0):
+        narrow, wide = first_steps([[[claim]]], noise, rtol)[:, 0]
+        assert narrow == pytest.approx(30 * noise / (rtol * claim), rel=0.5)
+        assert math.frexp(narrow)[0] == math.frexp(wide)[0] == 0.5
+        assert wide == 8 * narrow
+
+
+def test_first_steps_are_clamped_and_serve_the_noisiest_output():
+    assert first_steps([[[1.0]]], 1e-30, low=2.0**-20)[0, 0] == 2.0**-20
+    assert first_steps([[[1.0]]], 1.0, high=2.0**-5)[0, 0] == 2.0**-5
+    both = first_steps([[[1.0], [1.0]]], [1e-15, 1e-13])
+    assert both[0, 0] == first_steps([[[1.0]]], 1e-13)[0, 0]
+    assert (first_steps([[[0.0]]], 1e-16) > 0).all()
+
+
+# decisions
+
+
+GRID = (1e-4, 8e-4)
+
+
+def test_a_right_claim_agrees_on_two_steps_and_on_one_if_that_is_enough():
+    code, estimate, error, _ = decide(math.exp, 0.5, GRID, math.exp(0.5))
+    assert code == kernels.AGREES
+    assert abs(estimate - math.exp(0.5)) <= error < 1e-8
+    assert decide(math.exp, 0.5, GRID[:1], math.exp(0.5), least=1)[0] == kernels.AGREES
+
+
+@pytest.mark.parametrize("claim", [1.02, 0.0, -1.0, 5.0, math.nan, math.inf])
+def test_no_claim_is_rejected_on_two_steps_unless_it_is_nan(claim):
+    code, *_, wish = decide(math.exp, 0.0, GRID, claim)
+    if math.isnan(claim):
+        assert code == kernels.DISAGREES
+        return
+    assert code == kernels.PENDING
+    assert wish.any()
+    more = [*GRID, *(v for v in wish if v > 0)]
+    while code == kernels.PENDING and len(more) < kernels.MAX_STEPS:
+        code, *_, wish = decide(math.exp, 0.0, sorted(more), claim)
+        more += [v for v in wish if v > 0]
+    assert code == kernels.DISAGREES
+
+
+def test_a_kink_a_jump_and_nothing_finite():
+    fine = (1e-15, 1e-11, 1e-7, 1e-4)
+    for claim, code in ((0.0, kernels.KINK), (0.99, kernels.KINK), (1.5, kernels.DISAGREES)):
+        assert decide(abs, 0.0, fine, claim)[0] == code
+    for claim, code in ((2.0, kernels.JUMP), (1.0, kernels.JUMP), (7.0, kernels.DISAGREES)):
+        assert decide(lambda t: 2 * t + 3 if t >= 0 else t, 0.0, fine, claim)[0] == code
+    assert decide(lambda t: math.nan, 0.0, fine, 1.0)[0] == kernels.NONFINITE
+
+
+def test_an_infinite_claim_agrees_with_a_slope_that_diverges_with_its_sign():
+    fine = (1e-15, 1e-11, 1e-7, 1e-4)
+    root = [(math.sqrt(max(t, 0)) if t >= 0 else math.nan) for t in fine]
+    assert root[0] > 0
+    for claim, code in ((math.inf, kernels.AGREES), (-math.inf, kernels.DISAGREES)):
+        assert decide(lambda t: math.sqrt(t) if t >= 0 else math.nan, 0.0, fine, claim)[0] == code
+        assert decide(lambda t: 2 * t, 0.0, fine, claim)[0] == kernels.DISAGREES
+
+
+def test_noise_is_never_blamed_on_the_claim():
+    draw = np.random.default_rng(8)
+
+    def noisy(t):
+        return 2 * t + 1e-3 * draw.standard_normal()
+
+    steps = [2.0**-k for k in range(2, 2 + kernels.MAX_STEPS)]
+    codes = [decide(noisy, 1.0, steps, claim, noise=1e-3)[0] for claim in (2.0, 2.0, 2.01, 1.99) for _ in range(20)]
+    assert kernels.DISAGREES not in codes
+    assert decide(noisy, 1.0, steps, 4.0, noise=1e-3)[0] == kernels.DISAGREES
