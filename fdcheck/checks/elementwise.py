@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Measurement, measure_columns
-from fdcheck.numerics.noise import Noise, measure_noise
+from fdcheck.numerics.noise import Noise, measure_noise, noise_from_afar
 from fdcheck.numerics.roughness import Doubt, rough_outputs
 from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
 from fdcheck.problem.callables import Problem
@@ -91,9 +91,27 @@ def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Sett
     Elementwise
         Cost in applies: 9 beside the one at x0, then 4 an input as a rule; more where something is in doubt.
     """
+    steps = step_range(problem, limits.forced)
+    noise = measure_noise(problem, steps.scale, limits.bounds, settings.seed)
+    result = _decided(problem, claims, settings, limits, steps, noise)
+    if not result.rough.any():
+        return result
+    further = noise_from_afar(problem, noise, steps.scale, limits.bounds, settings.seed)
+    if not np.any(result.rough.any(axis=1) & (further.level > 2 * noise.level)):
+        return result
+    return _decided(problem, claims, settings, limits, steps, further)
+
+
+def _decided(
+    problem: Problem,
+    claims: NDArray[np.float64] | None,
+    settings: Settings,
+    limits: Limits,
+    steps: StepRange,
+    noise: Noise,
+) -> Elementwise:
+    """Measure every column with a given noise, and take second looks where something does not fit."""
     forced, bounds = limits.forced, limits.bounds
-    steps = step_range(problem, forced)
-    noise = measure_noise(problem, steps.scale, bounds, settings.seed)
     known = np.zeros((0, problem.outputs.size, problem.inputs.size)) if claims is None else claims
     full = settings.full_accuracy or claims is None
     goal, noise = accuracy(problem, known, noise, steps, settings.rtol, settings.atol or 0.0, full)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,6 +123,27 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
         reach=reach,
         scatter=float(scatter.max(initial=0.0)),
     )
+
+
+def noise_from_afar(problem: Problem, noise: Noise, scale: NDArray[np.float64], bounds: Bounds, seed: int) -> Noise:
+    """Return the noise with levels raised to what a line shows that is wide enough for float32 to move.
+
+    Parameters
+    ----------
+    problem, scale, bounds, seed
+        As for :func:`measure_noise`.
+    noise : Noise
+        Measured from close by, where a part of apply that works in float32 stands still.
+
+    Returns
+    -------
+    Noise
+        Cost: 8 applies.
+    """
+    draw = np.random.default_rng([seed, 0x6661])
+    wide = _line(problem, _lattice_direction(problem, scale, bounds, *_SHORT, draw), _irregular(_SHORT[1], draw))
+    level = np.where(wide.bends, noise.level, np.maximum(noise.level, wide.level))
+    return dataclasses.replace(noise, level=level)
 
 
 @dataclass(frozen=True)

@@ -128,13 +128,20 @@ def test_best_window_chooses_what_plain_polynomials_choose(ratios, seed, power, 
 
 
 @pytest.mark.parametrize("power", [1, 2])
-@pytest.mark.parametrize("steps", [(1e-3, 8e-3), (1e-3, 8e-3, 0.5), (2.0**-9, 2.0**-7, 2.0**-4)])
+@pytest.mark.parametrize("steps", [(1e-3, 8e-3, 0.5), (2.0**-9, 2.0**-7, 2.0**-4), (1e-4, 3e-4, 1e-3, 1e-2, 0.1)])
 def test_best_window_is_exact_on_a_pure_error_of_its_power(power, steps):
     h = np.array(steps)
     estimate, _, noise, first, last = window(h, 2.5 - 3.0 * h**power, 1e-15 + 0 * h, power=power)
     assert estimate == pytest.approx(2.5, abs=1e-14)
     assert last > first
     assert noise < 1e-14
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_the_bar_of_two_steps_covers_the_error_of_the_smaller_one(power):
+    h = np.array([1e-3, 8e-3])
+    estimate, truncation, noise, *_ = window(h, 2.5 - 3.0 * h**power, 1e-15 + 0 * h, power=power)
+    assert abs(estimate - 2.5) <= (1 + 1e-6) * (truncation + BARS * noise) < 1.01 * 3.0 * 1e-3**power
 
 
 def test_best_window_removes_two_error_terms_and_its_bar_covers_the_third():
@@ -168,9 +175,9 @@ def irregular(seed, count=4, reach=1000):
 @pytest.mark.parametrize("sigma", [1e-9, 3.0])
 def test_line_noise_finds_a_known_sigma_within_a_factor_of_three(sigma, slope):
     multiple, draws = irregular(3), 200
-    at_x0, values = np.random.default_rng(1).normal(0, sigma, (2, draws)), None
+    at_x0 = np.random.default_rng(1).normal(0, sigma, draws)
     values = slope * multiple[:, None] + np.random.default_rng(2).normal(0, sigma, (8, draws))
-    noise, seen, *_ = line_noise(multiple, values - at_x0[0])
+    noise, seen, *_ = line_noise(multiple, values - at_x0)
     inside = (noise > sigma / 3) & (noise < 3 * sigma)
     assert inside.mean() > 0.9
     assert sigma / 1.5 < np.sqrt(np.mean(noise**2)) < 1.5 * sigma
@@ -205,7 +212,7 @@ def test_curvature_is_no_noise(seed):
     assert np.median(noise) < 10 * sigma
     assert np.median(slope) == pytest.approx(0.1, abs=1e-3)
     exact = line_noise(multiple, 0.1 * multiple + bend)
-    assert exact[0][0] < 1e-9
+    assert exact[0][0] < 1e-7 * np.abs(bend).max()
     assert exact[3][0]
 
 
@@ -286,8 +293,6 @@ def test_a_kink_a_jump_and_nothing_finite():
 
 def test_an_infinite_claim_agrees_with_a_slope_that_diverges_with_its_sign():
     fine = (1e-15, 1e-11, 1e-7, 1e-4)
-    root = [(math.sqrt(max(t, 0)) if t >= 0 else math.nan) for t in fine]
-    assert root[0] > 0
     for claim, code in ((math.inf, kernels.AGREES), (-math.inf, kernels.DISAGREES)):
         assert decide(lambda t: math.sqrt(t) if t >= 0 else math.nan, 0.0, fine, claim)[0] == code
         assert decide(lambda t: 2 * t, 0.0, fine, claim)[0] == kernels.DISAGREES
