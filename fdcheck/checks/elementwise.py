@@ -24,11 +24,6 @@ _SCANNED_COLUMNS = 2
 that it depends on."""
 
 
-_SLOPE_NOISE = 6.0
-"""Noise of the sentinel's slope times its reach, three standard deviations: two least-squares slopes of five
-points spread over the reach have one of 2 each."""
-
-
 @dataclass(frozen=True)
 class Elementwise:
     """What was measured of every column, and with which rules.
@@ -139,7 +134,7 @@ def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.boo
     along = found.estimate @ noise.direction
     spread = found.error @ np.abs(noise.direction)
     size = np.abs(found.estimate) @ np.abs(noise.direction)
-    allowed = noise.slope_error + spread + goal.rtol_out * size + _SLOPE_NOISE * noise.level / noise.reach
+    allowed = noise.slope_error + spread + goal.rtol_out * size + noise.slope_noise
     with np.errstate(invalid="ignore"):
         aliased: NDArray[np.bool_] = plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
     return aliased

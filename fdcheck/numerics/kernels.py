@@ -64,6 +64,7 @@ _JUMP_EXPONENT = -0.75  # halfway between -1/2 (cusp) and -1 (jump) in d log|one
 _SLACK = 4.0  # a bar of four tolerances still lets an error of 1 % stand out at rtol 1e-3
 _AT_X = 2.0**-48  # part of its scale within which a kink counts as lying at x: 16 ulp of an input of that size
 _WIDE = 2.0**-4  # part of its widest step that an input has moved when an output that stands still is a constant
+_SPAN = 2.0**-20  # part of its scale that an input has to move before what f varies by says anything of its size
 _ONE_SIDED = 10.0  # two sides of pure noise, three degrees of freedom each, differ by this in 0.2 % of the cases
 _CALMED = 0.02  # part of the roughness that is left of a kink when the points beyond it are taken out
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
@@ -374,21 +375,28 @@ def _raised_noise(points: int, w: Any) -> bool:
 
 
 @_jit
+def _first_seen(points: int, w: Any) -> int:
+    """Return the smallest step at which a one-sided difference stands out of the noise, ``points`` if none does."""
+    k = 0
+    while k < points and max(abs(w[RIGHT, k]), abs(w[LEFT, k])) * w[H, k] <= _STANDS_OUT * w[JITTER, k]:
+        k += 1
+    return k
+
+
+@_jit
 def _growth(points: int, w: Any) -> float:
-    """D log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
-    for k in range(points - 1):
-        small = max(abs(w[RIGHT, k]), abs(w[LEFT, k]))
-        hidden = _STANDS_OUT * w[JITTER, k] / w[H, k]
-        if small <= hidden:
-            continue
-        for s in range(k):
-            if max(abs(w[RIGHT, s]), abs(w[LEFT, s])) + _STANDS_OUT * w[JITTER, s] / w[H, s] < small:
-                return 0.0  # a smaller step has a smaller slope
-        large = max(abs(w[RIGHT, k + 1]), abs(w[LEFT, k + 1]))
-        if small <= 1.1 * large:  # steps are a factor 1.5 apart at least
-            return 0.0
-        return _exponent(small, large, w[H, k], w[H, k + 1])
-    return 0.0
+    """Return d log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
+    k = _first_seen(points, w)
+    if k + 1 >= points:
+        return 0.0
+    small = max(abs(w[RIGHT, k]), abs(w[LEFT, k]))
+    large = max(abs(w[RIGHT, k + 1]), abs(w[LEFT, k + 1]))
+    if small <= 1.1 * large:  # steps are a factor 1.5 apart at least
+        return 0.0
+    for s in range(k):
+        if max(abs(w[RIGHT, s]), abs(w[LEFT, s])) + _STANDS_OUT * w[JITTER, s] / w[H, s] < small:
+            return 0.0  # a smaller step has a smaller slope
+    return _exponent(small, large, w[H, k], w[H, k + 1])
 
 
 @_jit
@@ -508,11 +516,12 @@ def _better_steps(
             return True
         return False
     wider = h * min(max(2.0 * noise_bar / goal, 2.0), 4096.0)
-    if room_above == np.inf:
-        return _ask_coarser(wider, h, high, ask)
-    if room_above <= 2.5:
-        return False
-    ask[FILLING] = min(wider, math.sqrt(h * w[H, first + 1]))
+    k = first
+    while k + 1 < points and w[H, k + 1] / w[H, k] <= 2.5:
+        k += 1
+    if k + 1 == points:
+        return _ask_coarser(max(wider, 2.0 * w[H, k]), w[H, k], high, ask)
+    ask[FILLING] = min(max(wider, 2.0 * w[H, k]), math.sqrt(w[H, k] * w[H, k + 1]))
     return True
 
 
@@ -536,6 +545,8 @@ def _decide_infinite(points: int, claim: float, full: bool, low: float, high: fl
 @_jit
 def _decide(
     claim: float,
+    value: float,
+    unit: float,
     measure_only: bool,
     power: int,
     points: int,
@@ -592,12 +603,23 @@ def _decide(
             if _ask_coarser(4.0 * w[H, points - 1], w[H, points - 1], high, ask):
                 return PENDING
         right, right_bar, left, left_bar = _sides(points, shape == BROKEN, w)
+        if shape == BENT and _growth(points, w) < _GROWTH_EXPONENT:
+            # a cusp: the slopes have no limit, but they are beyond what the smallest step shows
+            k = _first_seen(points, w)
+            right, right_bar = w[RIGHT, k], NOISE_BARS * w[SIGMA, k]
+            left, left_bar = w[LEFT, k], NOISE_BARS * w[SIGMA, k]
         if shape == BROKEN:
             is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
             found, bar = (right, right_bar) if is_right else (left, left_bar)
             shown[0], shown[1] = found, bar
             one_side = abs(claim - found) <= atol + rtol * max(abs(claim), abs(found)) + bar
-            return JUMP if one_side or measure_only else DISAGREES
+            known = bar <= max(_SLACK * rtol * max(abs(claim), abs(found)), base)
+            further = one_side and not known and not full and not closing
+            if further and _ask_coarser(high / 16.0, w[H, points - 1], high, ask):
+                return PENDING
+            if measure_only or (one_side and known):
+                return JUMP
+            return NOISE if one_side else DISAGREES
         lowest = min(right - right_bar, left - left_bar) - tolerance
         highest = max(right + right_bar, left + left_bar) + tolerance
         return KINK if lowest <= claim <= highest or measure_only else DISAGREES
@@ -625,6 +647,9 @@ def _decide(
         return AGREES
     if abs(claim - found) <= tolerance + 2.0 * bar and 2.0 * bar <= base:
         return AGREES  # both are below what any step resolves beside the other entries of the row
+    rounding = 2.0 * unit * abs(value)
+    if abs(found) <= bar and abs(claim) * w[H, points - 1] <= rounding and w[JITTER, 0] <= 2.0 * rounding:
+        return AGREES  # over the whole range the claim moves f by no more than a rounding, and f moves by none
     if close and _standing_still(points, w) >= _VOTES:
         return AGREES  # zero up to the nearest kink, and nothing beyond it can tell
     if power == 1:
@@ -717,6 +742,8 @@ def decide_columns(
                 shown[0], shown[1], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
                 rtol = max(rtol_out[i], rtol_in[j])
                 variation = max(abs(w[RIGHT, first]), abs(w[LEFT, first]))
+                widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
+                variation = min(variation, widest) if w[H, points - 1] >= _SPAN * scale[j] else 0.0
                 typical = min(row[i] / scale[j], top[i])
                 base = share[i] * max(typical, variation)
                 if constant and least == 1:
@@ -724,8 +751,8 @@ def decide_columns(
                 for c in range(endpoints):
                     if code[c, i, j] == PENDING:
                         code[c, i, j] = _decide(
-                            claims[c, i, j], measure_only, power, points, constant, fit, rtol, atol, sharp,
-                            base, least, scale[j], low[j], high[j], full, closing, w, ask, shown,
+                            claims[c, i, j], value[i], unit[i], measure_only, power, points, constant, fit, rtol, atol,
+                            sharp, base, least, scale[j], low[j], high[j], full, closing, w, ask, shown,
                         )  # fmt: skip
                 estimate[i, j], error[i, j] = shown[0], shown[1]
         wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0

@@ -21,9 +21,9 @@ differ in their last bits, so that rounding (and any jitter that hangs on the bi
 point; and they are so close, 2**-29 of x in float64, that the curvature of a function with f'' x**2 = 1000 f
 stays below the roundoff of f."""
 
-_SHORT = (2.0**28, 64.0)
-"""The same for a wider line, half an ulp of float32 in one multiple, for a function that works in float32 behind
-a float64 face: it is a flat staircase at tiny spacing and shows no noise there."""
+_SHORT = (2.0**-24, 64.0)
+"""A wider line: spacing relative to x, half an ulp of float32, and largest multiple. A function that works in
+float32 behind a float64 face is a flat staircase at tiny spacing and shows no noise there."""
 
 _CLOSER, _CLOSER_LOOKS = 32.0, 3
 _WILD = 300.0
@@ -68,6 +68,11 @@ class Noise:
     reach: float
     scatter: float
 
+    @property
+    def slope_noise(self) -> NDArray[np.float64]:
+        """Three standard deviations of the sentinel: two least-squares slopes of five points each side."""
+        return 6.0 * self.level / self.reach
+
 
 def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, seed: int) -> Noise:
     """Measure the noise of apply at x0.
@@ -92,7 +97,7 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     value = np.abs(problem.value.astype(np.float64))
     unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
     ulps, reach = min(_REACH.get(leaf.real_dtype.itemsize, _REACH[8]) for leaf in problem.inputs.leaves)
-    direction = _lattice_direction(problem, scale, bounds, ulps, reach, draw)
+    direction = _lattice_direction(problem, scale, bounds, None, reach, draw)
     line = _line(problem, direction, _irregular(reach, draw))
     finite = np.isfinite(line.slope)
     wild = ~finite | (line.level > _WILD * (unit * value + np.abs(np.where(finite, line.slope, 0.0)) / ulps))
@@ -198,20 +203,22 @@ def _lattice_direction(
     problem: Problem,
     scale: NDArray[np.float64],
     bounds: Bounds,
-    ulps: float,
+    spacing: float | None,
     reach: float,
     draw: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return a direction whose whole multiples are exact in floating point.
 
-    Each component is a whole number of ulps of x, 0.5 to 1.5 times ``ulps``, of random sign: a point that is
-    not where it is thought to be would show as noise.
+    Each component is a whole number of ulps of x, about ``spacing`` times x or a few ulps, of random sign: a
+    point that is not where it is thought to be would show as noise.
     """
     direction = np.empty(problem.inputs.size)
     for leaf in problem.inputs.leaves:
         own = slice(leaf.start, leaf.stop)
         x = np.abs(problem.x[own].astype(leaf.real_dtype))
         ulp = np.where(x == 0, scale[own] * _AT_ZERO, np.spacing(x).astype(np.float64))
+        few = _REACH.get(leaf.real_dtype.itemsize, _REACH[8])[0]
+        ulps = few if spacing is None else spacing * np.where(x == 0, scale[own], x).astype(np.float64) / ulp
         whole = np.maximum(1.0, np.rint(ulps * draw.uniform(0.5, 1.5, leaf.size)))
         direction[own] = ulp * whole * draw.choice([-1.0, 1.0], leaf.size)
     far = reach * np.abs(direction)

@@ -168,8 +168,10 @@ def accuracy(
     top = size.max(axis=1, initial=0.0)
     per_step = np.abs(noise.direction) / steps.scale
     length = _median_nonzero(per_step, 1.0)
-    seen = np.where(np.isfinite(noise.slope_error), 4 * (np.abs(noise.slope) + noise.level), np.inf) / length
-    row = np.where(claimed_row > 0, np.minimum(claimed_row, seen), np.where(np.isfinite(seen), seen, 0.0))
+    rise = np.where(np.isfinite(noise.slope_error), np.abs(noise.slope), 0.0)
+    uncertain = np.where(np.isfinite(noise.slope_error), noise.slope_noise, np.inf)
+    row = np.where(claimed_row > 0, np.minimum(claimed_row, 4 * (rise + uncertain) / length), 0.0)
+    row = np.where(claimed_row > 0, row, np.where(rise > uncertain, 4 * rise / length, 0.0))
     row = np.where(row > 0, row, np.abs(problem.value.astype(np.float64)))
     top = np.where(top > 0, top, np.inf)
     relative = np.where(row > 0, np.minimum(noise.level / np.where(row > 0, row, 1.0), 1.0), 0.0)

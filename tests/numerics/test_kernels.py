@@ -23,9 +23,7 @@ def window(h, slope, sigma, gap=None, power=2):
     w[kernels.SLOPE, :count] = slope
     w[kernels.SIGMA, :count] = sigma
     w[kernels.GAP, :count] = 0.0 if gap is None else gap
-    return kernels.best_window(
-        w, kernels.H, kernels.POWER, kernels.SLOPE, kernels.SIGMA, kernels.GAP, count
-    )
+    return kernels.best_window(w, kernels.H, kernels.POWER, kernels.SLOPE, kernels.SIGMA, kernels.GAP, count)
 
 
 def line_noise(multiple, delta):

@@ -44,7 +44,12 @@ def exact_root_slope(x0):
     return 1 / (3 * y * y + 1)
 
 
-ROUNDED = [(np.exp, np.exp, 3, 0.7), (np.exp, np.exp, 4, 1.3), (np.sin, np.cos, 3, 0.9), (np.log, lambda x: 1 / x, 4, 2.6)]
+ROUNDED = [
+    (np.exp, np.exp, 3, 0.7),
+    (np.exp, np.exp, 4, 1.3),
+    (np.sin, np.cos, 3, 0.9),
+    (np.log, lambda x: 1 / x, 4, 2.6),
+]
 
 
 @pytest.mark.parametrize(("function", "slope", "digits", "x0"), ROUNDED)

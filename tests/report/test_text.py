@@ -1,0 +1,216 @@
+"""The report as text: what a user reads first, what is left out, and that it fits a terminal."""
+
+import math
+
+import numpy as np
+import pytest
+
+import fdcheck
+from fdcheck import Block, Coverage, Estimate, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.report.text import estimate_text, report_text
+from tests.problems import BY_NAME, SMOOTH
+
+
+def finding(k=0, status=Status.DISAGREES, endpoint="vjp", **changes):
+    fields = {
+        "endpoint": endpoint,
+        "status": status,
+        "message": f"message {k}",
+        "input": "w",
+        "input_index": (k, 1),
+        "output": "y",
+        "output_index": (2,),
+        "claimed": 3.0,
+        "estimated": 2.0,
+        "error": 0.01,
+        "eps": 1e-4,
+        "steps": tuple(Measured(10.0**-n, 2.0 + n / 100, 2.0 + n / 100, 2.0 + n / 100) for n in range(6, 0, -1)),
+    }
+    return Finding(**(fields | changes))
+
+
+def pair(name="w", failures=0, entries=4, excess=0.1, **counts):
+    counts = {"disagrees": failures, "agrees": entries - failures} | counts
+    return Pair(
+        "vjp",
+        "y",
+        name,
+        entries,
+        {k: v for k, v in counts.items() if v},
+        1.5,
+        1.25,
+        1e-3,
+        1e-4,
+        (0,),
+        (1,),
+        excess,
+        1e-3,
+    )
+
+
+def report(verdict=Verdict.FAIL, findings=(), pairs=(), notes=(), calls=None, sensitivity=math.nan):
+    return Report(
+        verdict, tuple(findings), tuple(pairs), Coverage(5, 5, 3, 3), sensitivity, 31, calls or {"vjp": 3}, 0,
+        tuple(notes), {"fdcheck": "1"},
+    )  # fmt: skip
+
+
+def lines(text):
+    return text.split("\n")
+
+
+# the first line
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_the_verdict_is_the_first_word(verdict):
+    text = str(report(verdict, pairs=[pair()]))
+    assert text.startswith(f"{str(verdict).upper()}: ")
+    assert text == report_text(report(verdict, pairs=[pair()]))
+
+
+def test_a_pass_is_called_evidence_and_nothing_measured_is_said():
+    assert "evidence, not proof" in lines(str(report(Verdict.PASS, pairs=[pair()])))[0]
+    assert lines(str(report(Verdict.INCONCLUSIVE)))[0] == "INCONCLUSIVE: nothing could be measured"
+    assert "not everything could be measured" in lines(str(report(Verdict.INCONCLUSIVE, pairs=[pair()])))[0]
+
+
+# endpoints
+
+
+def test_each_endpoint_has_its_counts_in_the_singular_and_the_plural():
+    text = str(report(pairs=[pair("w", 1, 4), pair("b", 0, 2, undecided=1, kink=2)], calls={"vjp": 1, "jvp": 0}))
+    assert "vjp       1 failure / 6 checks, 1 undecided, 2 kink, 1 call\n" in text
+    assert "jvp       not compared, 0 calls" in text
+    assert "apply     31 calls, 5 of 5 input elements moved" in text
+
+
+def test_a_breach_is_named_and_says_what_to_do_next():
+    breach = Finding("vjp", Status.SHAPE, "vjp returned shape (3,), expected (2,).")
+    text = str(report(findings=[breach]))
+    assert "vjp       not compared (shape), 3 calls" in text
+    assert "  1. vjp shape\n" in text
+    assert "Next: " + Status.SHAPE.advice[:30] in text
+
+
+def test_sensitivity_is_shown_in_per_cent_where_there_is_one():
+    assert "an error of 0.12 % of an entry would have been noticed" in str(report(sensitivity=0.0012, pairs=[pair()]))
+    assert "would have been noticed" not in str(report(pairs=[pair()]))
+
+
+# findings
+
+
+def test_a_failure_shows_where_how_far_and_at_most_five_steps():
+    text = str(report(findings=[finding()], pairs=[pair(failures=1)]))
+    assert "  1. vjp disagrees: d y[2] / d w[0, 1]\n     message 0\n" in text
+    assert "off by 1, 1e+02 error bars; claimed / measured = 1.5; measured at step 0.0001." in " ".join(text.split())
+    step, slope = (next(row for row in lines(text) if row.split()[:1] == [word]) for word in ("step", "slope"))
+    assert len(step.split()) == len(slope.split()) == 6
+    assert (step.split()[1], step.split()[-1]) == ("1e-06", "0.1")
+    assert "only one entry is wrong; look at how vjp computes d y[2] / d w[0, 1]." in " ".join(text.split())
+
+
+def test_sides_are_shown_where_they_differ():
+    steps = (Measured(1e-6, 0.5, -1.0, 2.0), Measured(1e-3, 0.5, -1.0, 2.0))
+    text = str(report(findings=[finding(steps=steps)]))
+    assert "left             -1" in text
+    assert "right             2" in text
+    assert "slope " not in text
+
+
+def test_ten_findings_are_listed_and_three_told_in_full():
+    text = str(report(findings=[finding(k) for k in range(14)]))
+    assert " 10. vjp disagrees: d y[2] / d w[9, 1]" in text
+    assert " 11. vjp" not in text
+    assert "... and 4 more in report.findings" in text
+    assert " ".join(text.split()).count("error bars") == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([{}, {"output_index": (0,)}], "all failures lie in one column; look at how vjp computes the part of w[0, 1]"),
+        ([{}, {"input_index": (4, 4)}], "all failures lie in one row; look at how vjp computes the derivative of y[2]"),
+        (
+            [{}, {"input_index": (4, 4), "output_index": (0,)}],
+            "all failures are in y by w; look at how vjp computes it",
+        ),
+        ([{}, {"input": "b", "output": "z"}], "look at how vjp computes d y[2] / d w[0, 1]"),
+        ([{}, {"endpoint": "jvp", "output_index": (0,)}], "one column; look at what computes the part of w[0, 1]"),
+    ],
+)
+def test_what_failures_have_in_common_is_said(changes, words):
+    text = " ".join(str(report(findings=[finding(**change) for change in changes])).split())
+    assert words in text
+
+
+def test_accepted_kinks_come_after_the_pairs_and_are_no_findings():
+    kink = finding(status=Status.KINK, message="kinked")
+    text = str(report(Verdict.PASS, findings=[kink], pairs=[pair()]))
+    assert text.index("Pairs,") < text.index("Accepted at kinks and jumps:") < text.index("kinked")
+    assert "Findings" not in text
+    assert "Next:" not in text
+
+
+# pairs, notes, width
+
+
+def test_the_pair_with_most_failures_comes_first_and_only_twelve_are_shown():
+    pairs = [pair(f"p{k}", excess=k / 100) for k in range(14)] + [pair("bad", failures=2)]
+    rows = lines(str(report(pairs=pairs)))
+    start = next(k for k, row in enumerate(rows) if row.startswith("Pairs"))
+    assert rows[start + 2].split()[:5] == ["y", "/", "bad", "vjp", "2/4"]
+    assert rows[start + 3].split()[2] == "p13"
+    assert rows[start + 14] == "  ... and 3 more in report.pairs"
+
+
+def test_notes_are_wrapped_at_the_end():
+    text = str(report(pairs=[pair()], notes=["word " * 40, "short"]))
+    assert lines(text)[-1] == "  - short"
+    assert text.count("  - ") == 2
+
+
+@pytest.mark.parametrize("problem", SMOOTH, ids=lambda p: p.name)
+def test_no_line_is_longer_than_a_terminal_is_wide(problem):
+    for wrong in problem.wrong_twins():
+        text = str(fdcheck.verify(problem.apply, problem.x0, jacobian=lambda _, m=wrong.matrix: m))
+        assert max(map(len, lines(text))) <= 80
+        assert len(lines(text)) < 60
+        assert text == text.rstrip()
+
+
+def test_long_paths_are_shortened():
+    text = str(report(pairs=[pair("params['encoder']['layers'][3]['weight']")], notes=["x" * 70]))
+    assert max(map(len, lines(text))) <= 80
+    assert "..." in text
+
+
+def test_a_real_failure_reads_as_a_user_needs_it():
+    problem = BY_NAME["arm"]
+    wrong = problem.jacobian() * [[1, 1], [1, -1]]
+    text = str(fdcheck.verify(problem.apply, problem.x0, jacobian=lambda _: wrong))
+    assert "jacobian  1 failure / 4 checks" in text
+    assert "1. jacobian disagrees: d y[1] / d x[1]" in text
+    assert "claimed / measured = -1;" in " ".join(text.split())
+    assert "stable over" in text
+
+
+# estimates
+
+
+def test_a_small_estimate_shows_its_numbers():
+    text = str(fdcheck.differentiate(np.exp, 1.0))
+    assert lines(text)[0].startswith("measured derivative, ")
+    assert "d y / d x  shape ()" in text
+    assert "2.7182818 +- " in text
+
+
+def test_odd_statuses_and_missing_bars_are_remarked():
+    block = Block(
+        "y", "x", np.zeros((3, 2)), np.full((3, 2), np.inf), np.ones((3, 2)), np.array([["kink", "agrees"]] * 3)
+    )
+    text = estimate_text(Estimate((block,), 12, ("a remark",)))
+    assert "error bar up to none  (kink in places)" in text
+    assert "+-" not in text
+    assert lines(text)[-1] == "  - a remark"
