@@ -266,6 +266,21 @@ def test_at_a_bound_one_side_decides():
         check(np.exp, 2.0, np.exp(2.0), bounds=(2.5, 3.0))
 
 
+AT_A_BOUND = "x0 at a bound: the line of points that measures noise stands still, and rounding goes for exact values"
+
+
+@pytest.mark.xfail(strict=True, reason=AT_A_BOUND)
+@pytest.mark.parametrize("limits", [(1e-4, 1.0), (-1.0, 1e-4)])
+def test_at_a_bound_rounding_is_not_blamed_on_the_claim(limits):
+    assert check(lambda x: np.exp(x) - 1, 1e-4, np.exp(1e-4), bounds=limits).verdict is not Verdict.FAIL
+
+
+@pytest.mark.xfail(strict=True, reason=AT_A_BOUND)
+@pytest.mark.parametrize("profile", ["default", "quick"])
+def test_at_a_bound_rounding_does_not_confirm_a_slope_of_zero(profile):
+    assert not check(lambda x: np.exp(x) - 1, 1e-4, 0.0, np.float32, bounds=(1e-4, 1.0), profile=profile)
+
+
 # dtypes
 
 
@@ -356,14 +371,30 @@ smooth = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
-@given(smooth)
-def test_error_bars_are_honest_on_random_smooth_functions(drawn):
-    a, w, p, b, x0, single = drawn
-    dtype = np.float32 if single else np.float64
+def bars_off(a, w, p, b, x0, dtype):
+    """Return how many error bars the measured slope of a random function is off."""
     a, w, p, b = (dtype(v) for v in (a, w, p, b))
     x = np.array([x0], dtype)
     estimate = fdcheck.differentiate(lambda x: a * np.sin(w * x + p) + b * x**3 + np.exp(-w * x), x)
     t, (a, w, p, b) = float(x[0]), (float(v) for v in (a, w, p, b))
     exact = a * w * np.cos(w * t + p) + 3 * b * t**2 - w * np.exp(-w * t)
-    assert abs(float(estimate.value[0, 0]) - exact) <= 2 * float(estimate.error[0, 0])
+    return abs(float(estimate.value[0, 0]) - exact) / float(estimate.error[0, 0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(smooth)
+def test_error_bars_are_honest_on_random_smooth_functions(drawn):
+    *numbers, single = drawn
+    assert bars_off(*numbers, np.float32 if single else np.float64) <= (8 if single else 2)
+
+
+def test_error_bars_of_float32_are_honest_in_nearly_all_cases():
+    draw = np.random.default_rng(6)
+    numbers = draw.uniform((-3, 0.2, -2, -1, 0.3), (3, 3, 2, 1, 2.5), (200, 5))
+    off = np.array([bars_off(*row, np.float32) for row in numbers])
+    assert (np.mean(off <= 1) >= 0.85, np.mean(off <= 2) >= 0.99) == (True, True)
+
+
+@pytest.mark.xfail(strict=True, reason="the bar is 3.9 times too small")
+def test_an_error_bar_of_float32_that_is_too_small():
+    assert bars_off(0.3515625, 2.74609375, -0.515625, 0.578125, 2.0859375, np.float32) <= 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import kernels
+from fdcheck.numerics import kernels, tables
 from fdcheck.numerics.noise import Noise
 from fdcheck.numerics.steps import Accuracy, StepRange
 from fdcheck.problem.callables import Problem
@@ -70,17 +70,6 @@ class Measurement:
     columns: dict[int, Column] = field(default_factory=dict)
 
 
-@dataclass
-class _Table:
-    """Differences of a chunk of columns, growing by a step where one is asked for."""
-
-    count: NDArray[np.int64]
-    up_step: NDArray[np.float64]
-    down_step: NDArray[np.float64]
-    up: NDArray[np.float64]
-    down: NDArray[np.float64]
-
-
 def measure_columns(
     problem: Problem,
     claims: NDArray[np.float64] | None,
@@ -117,7 +106,7 @@ def measure_columns(
     against = np.full((1, m, n), np.nan) if claims is None else np.ascontiguousarray(claims)
     code = np.zeros((len(against), m, n), np.int8)
     result = Measurement(code, np.empty((m, n)), np.empty((m, n)), np.empty((m, n)))
-    value = problem.value.astype(np.float64)
+    outputs = tables.Outputs(problem.value.astype(np.float64), noise.level, noise.unit)
     width = max(1, min(n, _CHUNK // m))
     for start in range(0, n, width):
         columns = np.arange(start, min(n, start + width))
@@ -128,19 +117,17 @@ def measure_columns(
             _take_steps(problem, columns, table, requests, bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))
             kernels.decide_columns(
-                columns[slots], slots, table.count, table.up_step, table.down_step, table.up, table.down,
-                value, noise.level, noise.unit, against, goal.rtol_out, goal.rtol_in, goal.atol, goal.sharp,
-                goal.share, goal.row, goal.top, steps.scale, steps.low, steps.high, least, claims is None,
-                code, result.estimate, result.error, result.eps, wish,
+                columns[slots], slots, table, outputs, against, goal.packed(), steps.packed(steps.high), least,
+                claims is None, tables.Found(code, result.estimate, result.error, result.eps, wish),
             )  # fmt: skip
             requests = list(_granted(slots, wish, table))
         _keep_evidence(result, columns, table)
     return result
 
 
-def _empty_table(columns: int, m: int) -> _Table:
+def _empty_table(columns: int, m: int) -> tables.Table:
     steps = (kernels.MAX_STEPS, columns)
-    return _Table(
+    return tables.Table(
         np.zeros(columns, np.int64), np.empty(steps), np.empty(steps), np.empty((*steps, m)), np.empty((*steps, m))
     )
 
@@ -148,7 +135,7 @@ def _empty_table(columns: int, m: int) -> _Table:
 def _take_steps(
     problem: Problem,
     columns: NDArray[np.int64],
-    table: _Table,
+    table: tables.Table,
     requests: list[tuple[int, float]],
     bounds: Bounds,
 ) -> None:
@@ -169,7 +156,7 @@ def _take_steps(
     column_differences(problem, moving, below, down_step, rows_down)
 
 
-def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: _Table) -> Iterator[tuple[int, float]]:
+def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:
     """Return the steps wished for, rounded so that x + h is exact, and none that was taken before."""
     for s in slots[wish[slots].any(axis=1)]:
         taken = list(table.up_step[: table.count[s], s])
@@ -188,7 +175,7 @@ def _unused(h: float, taken: list[float]) -> float:
     return h / 8
 
 
-def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: _Table) -> None:
+def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:
     """Keep the steps of columns in which something other than plain agreement was found."""
     plain = np.all(result.code[:, :, columns] == kernels.AGREES, axis=(0, 1))
     for slot in np.flatnonzero(~plain):

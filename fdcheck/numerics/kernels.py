@@ -1,7 +1,7 @@
-"""Every compiled kernel: noise of a difference table, first steps, extrapolation, the decision on an entry.
+"""The compiled kernels of a check: first steps, extrapolation, and the decision on an entry.
 
-All kernels live in this one file because a cached kernel that calls a kernel of another file keeps serving
-the old code after an edit. They see contiguous float64 only and compile at the first call.
+They live in one file because a cached kernel that calls a kernel of another file keeps serving the old code after
+an edit. They see contiguous float64 only and compile at the first call.
 
 Notation, for one entry (output i, input j) measured at half-widths h_0 < h_1 < ...::
 
@@ -15,23 +15,11 @@ Notation, for one entry (output i, input j) measured at half-widths h_0 < h_1 < 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
-
-
-def _jit(function: _Kernel) -> _Kernel:
-    """Compile ``function`` with the options of this file, cached where a cache can be written."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return njit(cache=True, **options)(function)  # type: ignore[no-any-return]
-    except RuntimeError:  # neither the package's folder nor the home is writable
-        return njit(**options)(function)  # type: ignore[no-any-return]
-
+from fdcheck.numerics.jit import jit
 
 PENDING, AGREES, DISAGREES, KINK, JUMP, NOISE, CURVATURE, EDGE, NONFINITE = range(9)
 # Codes of an entry; NOISE, CURVATURE and EDGE are the reasons why one is undecided.
@@ -45,6 +33,26 @@ FINER, COARSER, FILLING = range(3)
 H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, SECANT, MIDDLE, SPREAD, ZERO, T, E = range(14)
 ROWS = 14
 # Rows of the work table of one entry: the step, the slopes and what they carry, and scratch.
+
+
+class _Entry(NamedTuple):
+    """What the decision on one entry needs beside its steps."""
+
+    value: float
+    unit: float
+    rtol: float
+    atol: float
+    sharp: float
+    base: float  # floor of the tolerance
+    scale: float
+    low: float
+    high: float
+    least: int
+    power: int  # power of h in the error of a slope: 2 central, 1 one-sided
+    points: int
+    constant: bool  # the output never moved
+    closing: bool  # no further step will be taken
+
 
 MAX_STEPS = 16
 # Steps that one column may take: nine reach full accuracy, the rest place a kink or a jump.
@@ -65,147 +73,13 @@ _SLACK = 4.0  # a bar of four tolerances still lets an error of 1 % stand out at
 _AT_X = 2.0**-48  # part of its scale within which a kink counts as lying at x: 16 ulp of an input of that size
 _WIDE = 2.0**-4  # part of its widest step that an input has moved when an output that stands still is a constant
 _SPAN = 2.0**-20  # part of its scale that an input has to move before what f varies by says anything of its size
-_ONE_SIDED = 10.0  # two sides of pure noise, three degrees of freedom each, differ by this in 0.2 % of the cases
-_CALMED = 0.02  # part of the roughness that is left of a kink when the points beyond it are taken out
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
+_ENOUGH = 6  # steps after which a rejected claim is not measured more accurately for the sake of the report
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
 
-@_jit
-def _straightened(x: Any, y: Any, count: int) -> float:
-    """Subtract the least-squares line through (x, y) from ``y`` in place and return its slope."""
-    sx = sy = sxx = sxy = 0.0
-    for k in range(count):
-        sx += x[k]
-        sy += y[k]
-        sxx += x[k] * x[k]
-        sxy += x[k] * y[k]
-    slope = (count * sxy - sx * sy) / (count * sxx - sx * sx)
-    for k in range(count):
-        y[k] -= sy / count + slope * (x[k] - sx / count)
-    return slope
-
-
-@_jit
-def _roughness(x: Any, y: Any, square: Any, count: int) -> Any:
-    """Root mean square of what a smooth curve leaves of ``y``, and its slope at 0: (roughness, slope).
-
-    A straight line unless a parabola leaves five times less: so little is no accident of the noise.
-    """
-    slope = _straightened(x, y, count)
-    for k in range(count):
-        square[k] = x[k] * x[k]
-    tilt = _straightened(x, square, count)
-    line = bend = cross = 0.0
-    for k in range(count):
-        line += y[k] * y[k]
-        bend += square[k] * square[k]
-        cross += y[k] * square[k]
-    parabola = max(line - cross * cross / bend, 0.0)
-    if count < 5 or 25.0 * parabola > line:
-        return math.sqrt(line / (count - 2)), slope
-    return math.sqrt(parabola / (count - 3)), slope - tilt * cross / bend
-
-
-@_jit
-def _fitted_side(multiple: Any, delta: Any, i: int, sign: float, skip: int, drop: int, w: Any) -> Any:
-    """Roughness and slope at 0 of one side of x0, without its first ``skip`` and its last ``drop`` points.
-
-    x0 is the first point of either side. NaN as slope where fewer than three points are left.
-    """
-    points = multiple.shape[0]
-    count = 0
-    for k in range(-1, points):
-        n = k if sign > 0.0 else points - 1 - k  # outwards from x0, multiples ascend
-        if k >= 0 and (multiple[n] * sign <= 0.0 or not math.isfinite(delta[n, i])):
-            continue
-        w[0, count] = multiple[n] if k >= 0 else 0.0
-        w[1, count] = delta[n, i] if k >= 0 else 0.0
-        count += 1
-    for k in range(skip, count):
-        w[0, k - skip], w[1, k - skip] = w[0, k], w[1, k]
-    count -= skip + drop
-    if count < 3:
-        return 0.0, np.nan
-    return _roughness(w[0], w[1], w[2], count)
-
-
-@_jit
-def _bends(multiple: Any, delta: Any, i: int) -> bool:
-    """Whether both sides of x0 are convex or concave throughout, as a smooth function is and noise is not."""
-    points = multiple.shape[0]
-    for sign in (-1.0, 1.0):
-        x0 = y0 = x1 = y1 = 0.0
-        seen, turn = 1, 0.0
-        for k in range(points):
-            n = k if sign > 0.0 else points - 1 - k
-            if multiple[n] * sign <= 0.0:
-                continue
-            if not math.isfinite(delta[n, i]):
-                break
-            x2, y2 = multiple[n], delta[n, i]
-            if seen >= 2:
-                after, before = (y2 - y1) / (x2 - x1), (y1 - y0) / (x1 - x0)
-                bend = after - before
-                if abs(bend) > 1e-6 * (abs(after) + abs(before)):  # else straight, as beyond a kink
-                    if turn * bend < 0.0:
-                        return False
-                    turn = bend
-            x0, y0, x1, y1 = x1, y1, x2, y2
-            seen += 1
-    return True
-
-
-@_jit
-def line_noise(multiple: Any, delta: Any, noise: Any, slope: Any, slope_error: Any, bends: Any) -> None:
-    """Noise and directional slope of each output from points on both sides of x0 along one direction.
-
-    ``delta`` is f(x0 + multiple[k] p) - f(x0), shape (k, m), multiples ascending. Each side is fitted on its
-    own: the points are so close that nothing else than noise is left over, and a kink at x0 bends neither side.
-    The multiples are irregular, because rounding errors at equally spaced points follow a line too (they did in
-    one of five functions). A side that is many times rougher than the other, or any side beside one that stands
-    still near x0, holds a kink or a jump if it calms down without its first points or without its last ones.
-    """
-    m = delta.shape[1]
-    w = np.empty((3, multiple.shape[0] + 1))
-    rough, rise = np.zeros(2), np.empty(2)
-    for i in range(m):
-        for side in range(2):
-            rough[side], rise[side] = _fitted_side(multiple, delta, i, 1.0 - 2.0 * side, 0, 0, w)
-        before = rough.copy()
-        for side in range(2):
-            sign, calm = 1.0 - 2.0 * side, before[1 - side]
-            still, _ = _fitted_side(multiple, delta, i, sign, 0, 2, w)
-            if (rough[side] > _ONE_SIDED * calm and not math.isnan(rise[1 - side])) or still == 0.0 < rough[side]:
-                calmest, slope_there = max(3.0 * calm, _CALMED * rough[side]), np.inf
-                for skip, drop in ((1, 0), (2, 0), (0, 1), (0, 2)):
-                    r, s = _fitted_side(multiple, delta, i, sign, skip, drop, w)
-                    if r <= calmest and not math.isnan(s):
-                        calmest, slope_there = r, s if skip == 0 else np.nan
-                if not math.isinf(slope_there):
-                    rough[side] = max(calm if calm < rough[side] else 0.0, calmest)
-                    rise[side] = slope_there
-        noise[i] = math.sqrt(0.5 * (rough[0] * rough[0] + rough[1] * rough[1]))
-        if rough[0] == 0.0 or rough[1] == 0.0:
-            noise[i] = max(rough[0], rough[1])  # one side could not be fitted, or stands still
-        slope[i], slope_error[i] = 0.5 * (rise[0] + rise[1]), abs(rise[0] - rise[1])
-        bends[i] = _bends(multiple, delta, i)
-
-
-@_jit
-def first_steps(
-    claims: Any,
-    noise: Any,
-    rtol_out: Any,
-    rtol_in: Any,
-    share: Any,
-    row: Any,
-    top: Any,
-    scale: Any,
-    low: Any,
-    high: Any,
-    steps: Any,
-) -> None:
+@jit
+def first_steps(claims: Any, noise: Any, goal: Any, steps: Any, first: Any) -> None:
     """Choose the two half-widths at which each column is measured first.
 
     The first is the smallest whose noise the tolerance of every nonzero claim allows; the second is eight
@@ -215,21 +89,22 @@ def first_steps(
     for j in range(n):
         narrow = wide = 0.0
         for i in range(m):
-            floor = share[i] * min(row[i] / scale[j], top[i])
+            floor = goal.share[i] * min(goal.row[i] / steps.scale[j], goal.top[i])
             for e in range(endpoints):
                 size = abs(claims[e, i, j])
                 if size > 0.0 and math.isfinite(size):
-                    asked = max(max(rtol_out[i], rtol_in[j]) * size, floor)
+                    asked = max(max(goal.rtol_out[i], goal.rtol_in[j]) * size, floor)
                     narrow = max(narrow, STEP_NOISES * noise[i] / asked)
                 elif floor > 0.0:
                     wide = max(wide, STEP_NOISES * noise[i] / floor)
         narrow = narrow if narrow > 0.0 else wide
-        narrow = min(max(narrow, low[j]), high[j])
-        steps[0, j] = 2.0 ** round(math.log2(narrow))
-        steps[1, j] = max(8.0 * steps[0, j], 2.0 ** round(math.log2(min(max(wide, low[j]), high[j]))))
+        narrow = min(max(narrow, steps.low[j]), steps.high[j])
+        wide = min(max(wide, steps.low[j]), steps.high[j])
+        first[0, j] = 2.0 ** round(math.log2(narrow))
+        first[1, j] = max(8.0 * first[0, j], 2.0 ** round(math.log2(wide)))
 
 
-@_jit
+@jit
 def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count: int) -> Any:
     """Extrapolate slopes to h = 0 over windows of 1 to 4 steps and choose the most reliable one.
 
@@ -269,13 +144,13 @@ def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count:
     return found, truncation, sd, first, last
 
 
-@_jit
+@jit
 def _exponent(small: float, large: float, h_small: float, h_large: float) -> float:
     """D log(size) / d log(h) between two steps."""
     return math.log(max(large, 1e-300) / max(small, 1e-300)) / math.log(h_large / h_small)
 
 
-@_jit
+@jit
 def _votes(w: Any, count: int, estimate: float, claim: float) -> int:
     """Count steps, from the smallest up, whose slopes side with the estimate against the claim."""
     votes = 0
@@ -289,7 +164,7 @@ def _votes(w: Any, count: int, estimate: float, claim: float) -> int:
     return votes
 
 
-@_jit
+@jit
 def _widest_hole(w: Any, count: int) -> float:
     """Geometric middle of the widest hole between two steps, or 0 where no hole is wider than a factor 3."""
     widest, middle = 3.0, 0.0
@@ -299,35 +174,24 @@ def _widest_hole(w: Any, count: int) -> float:
     return middle
 
 
-@_jit
-def _gather(
-    i: int,
-    slot: int,
-    value: float,
-    noise: float,
-    unit: float,
-    steps: int,
-    order: Any,
-    up_step: Any,
-    down_step: Any,
-    up: Any,
-    down: Any,
-    w: Any,
-) -> Any:
+@jit
+def _gather(i: int, slot: int, order: Any, outputs: Any, table: Any, w: Any) -> Any:
     """Fill the rows of ``w`` with one entry's steps, smallest first: (power of h in the error, points, constant).
 
     Central slopes where both sides are finite at one step at least, else the slopes of the finite side.
     """
+    value, noise, unit = outputs.value[i], outputs.noise[i], outputs.unit[i]
+    steps = table.count[slot]
     points = rights = lefts = 0
     constant = True
     for s in range(steps):
         k = order[s]
-        u, d = up[k, slot, i], down[k, slot, i]
+        u, d = table.up[k, slot, i], table.down[k, slot, i]
         constant = constant and u == 0.0 and d == 0.0
         rights += math.isfinite(u)
         lefts += math.isfinite(d)
         if math.isfinite(u) and math.isfinite(d):
-            hu, hd = up_step[k, slot], down_step[k, slot]
+            hu, hd = table.up_step[k, slot], table.down_step[k, slot]
             peak = max(abs(value), max(abs(value + u), abs(value + d)))
             right, left, h = u / hu, -d / hd, 0.5 * (hu + hd)
             w[H, points], w[POWER, points] = h, h * h
@@ -341,9 +205,9 @@ def _gather(
         return 2, points, constant
     for s in range(steps):
         k = order[s]
-        d = up[k, slot, i] if rights >= lefts else -down[k, slot, i]
+        d = table.up[k, slot, i] if rights >= lefts else -table.down[k, slot, i]
         if math.isfinite(d):
-            h = up_step[k, slot] if rights >= lefts else down_step[k, slot]
+            h = table.up_step[k, slot] if rights >= lefts else table.down_step[k, slot]
             slope = d / h
             w[H, points] = w[POWER, points] = h
             w[RIGHT, points] = w[LEFT, points] = w[SLOPE, points] = slope
@@ -354,7 +218,7 @@ def _gather(
     return 1, points, False
 
 
-@_jit
+@jit
 def _raised_noise(points: int, w: Any) -> bool:
     """Raise the noise of an entry to what its smallest steps show, and say whether that changed it.
 
@@ -374,7 +238,7 @@ def _raised_noise(points: int, w: Any) -> bool:
     return True
 
 
-@_jit
+@jit
 def _first_seen(points: int, w: Any) -> int:
     """Return the smallest step at which a one-sided difference stands out of the noise, ``points`` if none does."""
     k = 0
@@ -383,7 +247,7 @@ def _first_seen(points: int, w: Any) -> int:
     return k
 
 
-@_jit
+@jit
 def _growth(points: int, w: Any) -> float:
     """Return d log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
     k = _first_seen(points, w)
@@ -399,17 +263,18 @@ def _growth(points: int, w: Any) -> float:
     return _exponent(small, large, w[H, k], w[H, k + 1])
 
 
-@_jit
-def _shape_at_x(points: int, goal: float, low: float, scale: float, full: bool, w: Any) -> Any:
+@jit
+def _shape_at_x(goal: float, entry: Any, w: Any) -> Any:
     """Tell what f looks like at x: SMOOTH, OPEN (with the step that would tell), BENT or BROKEN.
 
-    Only the smallest steps at which the gap stands out of the noise may say so: at steps near a period a
-    sine looks like a kink. While a smaller step would still show the gap, the question is open.
+    Only the smallest steps at which the gap stands out of the noise may say so: at steps near a period a sine
+    looks like a kink. While a smaller step would still show the gap, the question is open.
     """
+    points = entry.points
     growth = _growth(points, w)
     if growth < _GROWTH_EXPONENT:
-        smaller = max(w[H, 0] / 64.0, low)
-        if smaller < 0.7 * w[H, 0] and not full:
+        smaller = max(w[H, 0] / 64.0, entry.low)
+        if smaller < 0.7 * w[H, 0] and not entry.closing:
             return OPEN, smaller
         return (BROKEN if growth < _JUMP_EXPONENT else BENT), 0.0
     k = 0
@@ -421,20 +286,21 @@ def _shape_at_x(points: int, goal: float, low: float, scale: float, full: bool, 
     for s in range(k):
         if abs(gap) - abs(w[GAP, s]) > _DIFFERS * w[JITTER, s] / w[H, s]:
             return SMOOTH, 0.0  # a smaller step would have shown this gap and does not
-    finest = max(2.0 * _STANDS_OUT * w[JITTER, k] / abs(gap), max(low, _AT_X * scale))
+    finest = max(2.0 * _STANDS_OUT * w[JITTER, k] / abs(gap), max(entry.low, _AT_X * entry.scale))
+    can_tell = k == 0 and finest < 0.7 * w[H, 0]
     if k + 1 == points:
-        if full:
+        if entry.closing:
             return SMOOTH, 0.0
-        return OPEN, finest if k == 0 and finest < 0.7 * w[H, 0] else 8.0 * w[H, k]
+        return OPEN, finest if can_tell else 8.0 * w[H, k]
     if _exponent(abs(gap), abs(w[GAP, k + 1]), w[H, k], w[H, k + 1]) > _KINK_EXPONENT:
         return SMOOTH, 0.0
-    if k == 0 and finest < 0.7 * w[H, 0] and not full:
+    if can_tell and not entry.closing:
         return OPEN, max(finest, w[H, 0] / 512.0)
     steady = gap * w[GAP, k + 1] > 0.0 and 0.5 < gap / w[GAP, k + 1] < 2.0
     return BENT if steady else SMOOTH, 0.0
 
 
-@_jit
+@jit
 def _standing_still(points: int, w: Any) -> int:
     """How many of the smallest steps leave the output unchanged to the last bit."""
     k = 0
@@ -443,7 +309,7 @@ def _standing_still(points: int, w: Any) -> int:
     return k
 
 
-@_jit
+@jit
 def _sides(points: int, broken: bool, w: Any) -> Any:
     """Slopes of the two sides with their bars: (right, its bar, left, its bar).
 
@@ -467,7 +333,7 @@ def _sides(points: int, broken: bool, w: Any) -> Any:
     return slopes[0], bars[0], slopes[1], bars[1]
 
 
-@_jit
+@jit
 def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
     """Ask for a step above the largest that an entry has, unless that would leave the range."""
     step = min(step, high)
@@ -477,284 +343,295 @@ def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
     return True
 
 
-@_jit
-def _more_steps(points: int, miss: float, low: float, high: float, w: Any, ask: Any) -> bool:
+@jit
+def _third_step(entry: Any, w: Any, ask: Any) -> bool:
+    """Ask for one more step at a kink or jump, between the others or above them."""
+    middle = _widest_hole(w, entry.points)
+    if middle > 0.0:
+        ask[FILLING] = middle
+        return True
+    return _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask)
+
+
+@jit
+def _more_steps(miss: float, entry: Any, w: Any, ask: Any) -> None:
     """Ask for one more step as good as those there are; ``miss`` is the error that it has to show."""
-    if NOISE_BARS * w[SIGMA, 0] * 8.0 <= 0.25 * miss and w[H, 0] / 8.0 >= low:
+    if NOISE_BARS * w[SIGMA, 0] * 8.0 <= 0.25 * miss and w[H, 0] / 8.0 >= entry.low:
         ask[FINER] = min(ask[FINER], w[H, 0] / 8.0)
-        return True
-    if _ask_coarser(4.0 * w[H, points - 1], w[H, points - 1], high, ask):
-        return True
-    middle = _widest_hole(w, points)
-    if middle == 0.0:
-        return False
-    ask[FILLING] = middle
-    return True
+        return
+    if _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask):
+        return
+    middle = _widest_hole(w, entry.points)
+    if middle > 0.0:
+        ask[FILLING] = middle
 
 
-@_jit
-def _better_steps(
-    points: int, truncation: float, noise_bar: float, first: int, goal: float, low: float, high: float, w: Any, ask: Any
-) -> bool:
+@jit
+def _better_steps(fit: Any, goal: float, entry: Any, w: Any, ask: Any) -> None:
     """Ask for the step that shrinks the larger part of the error bar: finer, coarser or between."""
-    h = w[H, first]
-    if points == 1 and _ask_coarser(8.0 * h, h, high, ask):
-        return True
-    room_above = w[H, first + 1] / h if first + 1 < points else np.inf
+    _, truncation, sd, first, _ = fit
+    points, h = entry.points, w[H, first]
+    noise_bar = NOISE_BARS * sd
+    if points == 1 and _ask_coarser(8.0 * h, h, entry.high, ask):
+        return
     if truncation > noise_bar:
-        smaller = max(low, h * min(max(math.sqrt(0.3 * goal / truncation), 1.0 / 64.0), 0.25))
+        smaller = max(entry.low, h * min(max(math.sqrt(0.3 * goal / truncation), 1.0 / 64.0), 0.25))
         if first == 0:
             noise_then = NOISE_BARS * w[SIGMA, 0] * h / smaller
             if noise_then <= max(goal, 0.5 * truncation) and smaller < 0.7 * h:
                 ask[FINER] = min(ask[FINER], smaller)
-                return True
+                return
         elif h / w[H, first - 1] > 3.0:
             ask[FILLING] = math.sqrt(h * w[H, first - 1])
-            return True
-        if room_above < np.inf and room_above > 3.0:
+            return
+        if first + 1 < points and w[H, first + 1] / h > 3.0:
             ask[FILLING] = math.sqrt(h * w[H, first + 1])
-            return True
-        return False
-    wider = h * min(max(2.0 * noise_bar / goal, 2.0), 4096.0)
+        return
     k = first
     while k + 1 < points and w[H, k + 1] / w[H, k] <= 2.5:
         k += 1
+    wider = max(h * min(max(2.0 * noise_bar / goal, 2.0), 4096.0), 2.0 * w[H, k])
     if k + 1 == points:
-        return _ask_coarser(max(wider, 2.0 * w[H, k]), w[H, k], high, ask)
-    ask[FILLING] = min(max(wider, 2.0 * w[H, k]), math.sqrt(w[H, k] * w[H, k + 1]))
-    return True
+        _ask_coarser(wider, w[H, k], entry.high, ask)
+    else:
+        ask[FILLING] = min(wider, math.sqrt(w[H, k] * w[H, k + 1]))
 
 
-@_jit
-def _decide_infinite(points: int, claim: float, full: bool, low: float, high: float, w: Any, ask: Any) -> int:
+@jit
+def _decide_infinite(claim: float, entry: Any, w: Any, ask: Any) -> int:
     """Decide a NaN or infinite claim: an infinite one agrees where the slope diverges with its sign."""
     if math.isnan(claim):
         return DISAGREES
-    growth = _growth(points, w)
-    if points < 4 and not full:
-        if w[H, 0] / 64.0 >= low:
+    if entry.points < 4 and not entry.closing:
+        if w[H, 0] / 64.0 >= entry.low:
             ask[FINER] = min(ask[FINER], w[H, 0] / 64.0)
             return PENDING
-        if _ask_coarser(64.0 * w[H, points - 1], w[H, points - 1], high, ask):
+        if _ask_coarser(64.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask):
             return PENDING
     sign = 1.0 if claim > 0.0 else -1.0
     rises = w[RIGHT, 0] * sign > 0.0 or w[LEFT, 0] * sign > 0.0
-    return AGREES if growth < _GROWTH_EXPONENT and rises else DISAGREES
+    return AGREES if _growth(entry.points, w) < _GROWTH_EXPONENT and rises else DISAGREES
 
 
-@_jit
-def _decide(
-    claim: float,
-    value: float,
-    unit: float,
-    measure_only: bool,
-    power: int,
-    points: int,
-    constant: bool,
-    fit: Any,
-    rtol: float,
-    atol: float,
-    sharp: float,
-    base: float,
-    least: int,
-    scale: float,
-    low: float,
-    high: float,
-    full: bool,
-    closing: bool,
-    w: Any,
-    ask: Any,
-    shown: Any,
-) -> int:
+@jit
+def _decide_jump(claim: float, measure_only: bool, entry: Any, w: Any, ask: Any, shown: Any) -> int:
+    """Decide a claim where f jumps at x: it has to be the slope of one of the sides."""
+    right, right_bar, left, left_bar = _sides(entry.points, True, w)
+    is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
+    found, bar = (right, right_bar) if is_right else (left, left_bar)
+    shown[0], shown[1] = found, bar
+    reference = max(abs(claim), abs(found))
+    is_side = abs(claim - found) <= entry.atol + entry.rtol * reference + bar
+    known = bar <= max(_SLACK * entry.rtol * reference, entry.base)
+    further = is_side and not known and not entry.closing
+    if further and _ask_coarser(entry.high / 16.0, w[H, entry.points - 1], entry.high, ask):
+        return PENDING
+    if measure_only or (is_side and known):
+        return JUMP
+    return NOISE if is_side else DISAGREES
+
+
+@jit
+def _decide_kink(claim: float, measure_only: bool, tolerance: float, entry: Any, w: Any) -> int:
+    """Decide a claim where f has a kink or a cusp at x: it has to lie between the slopes of the sides."""
+    right, right_bar, left, left_bar = _sides(entry.points, False, w)
+    if _growth(entry.points, w) < _GROWTH_EXPONENT:
+        # a cusp: the slopes have no limit, but they are beyond what the smallest step shows
+        k = _first_seen(entry.points, w)
+        right, left = w[RIGHT, k], w[LEFT, k]
+        right_bar = left_bar = NOISE_BARS * w[SIGMA, k]
+    lowest = min(right - right_bar, left - left_bar) - tolerance
+    highest = max(right + right_bar, left + left_bar) + tolerance
+    return KINK if lowest <= claim <= highest or measure_only else DISAGREES
+
+
+@jit
+def _decide_last(claim: float, measure_only: bool, fit: Any, goal: float, entry: Any, w: Any) -> int:
+    """Decide an entry that no further step will make more accurate: what may be excused, and why it may not."""
+    found, truncation, sd, _, _ = fit
+    bar = truncation + NOISE_BARS * sd
+    last = entry.points - 1
+    off = abs(claim - found)
+    tolerance = entry.atol + entry.rtol * max(abs(claim), abs(found))
+    widest = max(abs(w[RIGHT, last]), abs(w[LEFT, last]))
+    if off <= tolerance + bar and bar <= max(_SLACK * goal, entry.rtol * widest):
+        return AGREES
+    if measure_only and bar <= max(entry.rtol * abs(found), entry.base):
+        return AGREES
+    if off <= tolerance + 2.0 * bar and 2.0 * bar <= entry.base:
+        return AGREES  # both are below what any step resolves beside the other entries of the row
+    rounding = 2.0 * entry.unit * abs(entry.value)
+    if abs(found) <= bar and abs(claim) * w[H, last] <= rounding and w[JITTER, 0] <= 2.0 * rounding:
+        return AGREES  # over the whole range the claim moves f by no more than a rounding, and f moves by none
+    if off <= tolerance + bar and _standing_still(entry.points, w) >= _VOTES:
+        return AGREES  # zero up to the nearest kink, and nothing beyond it can tell
+    if entry.power == 1:
+        return EDGE
+    return CURVATURE if truncation > NOISE_BARS * sd else NOISE
+
+
+@jit
+def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask: Any, shown: Any) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
-    ``fit`` is what best_window found, ``base`` the floor of the tolerance; ``closing`` says that no further step
-    will be taken. ``shown`` receives estimate and error bar of the side that a claim at a jump is nearer to.
+    ``fit`` is what best_window found. ``shown`` receives estimate and error bar of the side that a claim at a jump
+    is nearer to.
     """
     found, truncation, sd, first, _ = fit
-    noise_bar = NOISE_BARS * sd
-    bar = truncation + noise_bar
+    points = entry.points
+    bar = truncation + NOISE_BARS * sd
     if measure_only:
         claim = found
     if not math.isfinite(claim):
-        return _decide_infinite(points, claim, full or closing, low, high, w, ask)
+        return _decide_infinite(claim, entry, w, ask)
     reference = max(abs(claim), abs(found))
-    goal = max(min(rtol, sharp) * reference, base) + atol
-    tolerance = atol + rtol * reference
-    close = abs(claim - found) <= tolerance + bar
-    if constant and close and w[H, points - 1] >= _WIDE * high:
+    goal = max(min(entry.rtol, entry.sharp) * reference, entry.base) + entry.atol
+    tolerance = entry.atol + entry.rtol * reference
+    miss = abs(claim - found)
+    close = miss <= tolerance + bar
+    if entry.constant and close and w[H, points - 1] >= _WIDE * entry.high:
         return AGREES  # an output that does not move at all over a wide step has derivative zero
-    shape, telling = _shape_at_x(points, max(rtol * reference, base) + atol, low, scale, full or closing, w)
+    shape, telling = _shape_at_x(max(entry.rtol * reference, entry.base) + entry.atol, entry, w)
     if shape == OPEN:
         if points == 1:  # one gap says nothing yet: how it changes with the step tells a bend from a kink
             telling = 8.0 * w[H, 0]
         if telling < w[H, 0]:
             ask[FINER] = min(ask[FINER], telling)
             return PENDING
-        if _ask_coarser(telling, w[H, points - 1], high, ask):
+        if _ask_coarser(telling, w[H, points - 1], entry.high, ask):
             return PENDING
         shape = SMOOTH  # no step in range would tell, and what there is does not say kink
     if shape != SMOOTH:
-        if points < 3 and not full and not closing:
-            middle = _widest_hole(w, points)
-            if middle > 0.0:
-                ask[FILLING] = middle
-                return PENDING
-            if _ask_coarser(4.0 * w[H, points - 1], w[H, points - 1], high, ask):
-                return PENDING
-        right, right_bar, left, left_bar = _sides(points, shape == BROKEN, w)
-        if shape == BENT and _growth(points, w) < _GROWTH_EXPONENT:
-            # a cusp: the slopes have no limit, but they are beyond what the smallest step shows
-            k = _first_seen(points, w)
-            right, right_bar = w[RIGHT, k], NOISE_BARS * w[SIGMA, k]
-            left, left_bar = w[LEFT, k], NOISE_BARS * w[SIGMA, k]
-        if shape == BROKEN:
-            is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
-            found, bar = (right, right_bar) if is_right else (left, left_bar)
-            shown[0], shown[1] = found, bar
-            one_side = abs(claim - found) <= atol + rtol * max(abs(claim), abs(found)) + bar
-            known = bar <= max(_SLACK * rtol * max(abs(claim), abs(found)), base)
-            further = one_side and not known and not full and not closing
-            if further and _ask_coarser(high / 16.0, w[H, points - 1], high, ask):
-                return PENDING
-            if measure_only or (one_side and known):
-                return JUMP
-            return NOISE if one_side else DISAGREES
-        lowest = min(right - right_bar, left - left_bar) - tolerance
-        highest = max(right + right_bar, left + left_bar) + tolerance
-        return KINK if lowest <= claim <= highest or measure_only else DISAGREES
-    precise = bar <= goal
-    if precise and close and points >= least and (power == 2 or points >= 3):
-        return AGREES
-    votes = 0
-    if not close:
-        votes = _votes(w, points, found, claim)
-        settled = bar <= max(rtol * abs(found), base) or points >= 6 or full or closing
-        if votes >= _VOTES and settled:
-            return DISAGREES
-    if not full and not closing:
-        miss = abs(claim - found)
-        if precise or (not close and bar < 0.25 * miss and votes < _VOTES):
-            asked = _more_steps(points, max(goal, miss), low, high, w, ask)
-        else:
-            asked = _better_steps(points, truncation, noise_bar, first, goal, low, high, w, ask)
-        if asked:
+        if points < _VOTES and not entry.closing and _third_step(entry, w, ask):
             return PENDING
-    if not closing:
-        return PENDING  # another entry of the column may ask for a step that helps here
-    widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
-    if (close and bar <= max(_SLACK * goal, rtol * widest)) or (measure_only and bar <= max(rtol * abs(found), base)):
+        if shape == BROKEN:
+            return _decide_jump(claim, measure_only, entry, w, ask, shown)
+        return _decide_kink(claim, measure_only, tolerance, entry, w)
+    precise = bar <= goal
+    if precise and close and points >= entry.least and (entry.power == 2 or points >= _VOTES):
         return AGREES
-    if abs(claim - found) <= tolerance + 2.0 * bar and 2.0 * bar <= base:
-        return AGREES  # both are below what any step resolves beside the other entries of the row
-    rounding = 2.0 * unit * abs(value)
-    if abs(found) <= bar and abs(claim) * w[H, points - 1] <= rounding and w[JITTER, 0] <= 2.0 * rounding:
-        return AGREES  # over the whole range the claim moves f by no more than a rounding, and f moves by none
-    if close and _standing_still(points, w) >= _VOTES:
-        return AGREES  # zero up to the nearest kink, and nothing beyond it can tell
-    if power == 1:
-        return EDGE
-    return CURVATURE if truncation > noise_bar else NOISE
+    votes = 0 if close else _votes(w, points, found, claim)
+    settled = bar <= max(entry.rtol * abs(found), entry.base) or points >= _ENOUGH or entry.closing
+    if votes >= _VOTES and settled:
+        return DISAGREES
+    if not entry.closing:
+        if precise or (not close and bar < 0.25 * miss and votes < _VOTES):
+            _more_steps(max(goal, miss), entry, w, ask)
+        else:
+            _better_steps(fit, goal, entry, w, ask)
+        return PENDING  # where nothing was asked, a step that another entry of the column asks for may help
+    return _decide_last(claim, measure_only, fit, goal, entry, w)
 
 
-@_jit
+@jit
+def _sorted_steps(slot: int, table: Any, order: Any) -> None:
+    """Fill ``order`` with the steps of a column, narrowest first."""
+    for k in range(table.count[slot]):
+        s = k - 1
+        while s >= 0 and table.up_step[order[s], slot] > table.up_step[k, slot]:
+            order[s + 1] = order[s]
+            s -= 1
+        order[s + 1] = k
+
+
+@jit
+def _fit(closing: bool, constant: bool, points: int, w: Any) -> Any:
+    """Return the best window of an entry; a constant has slope zero within the noise of its widest step."""
+    if constant:
+        return 0.0, 0.0, w[SIGMA, points - 1], points - 1, points - 1
+    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
+    if closing and _raised_noise(points, w):
+        fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
+    return fit
+
+
+@jit
+def _floor(
+    i: int, j: int, goal: Any, steps: Any, constant: bool, least: int, rtol: float, first: int, last: int, w: Any
+) -> Any:
+    """Return the floor of an entry's tolerance: a share of its row, or of what the output varies by."""
+    typical = min(goal.row[i] / steps.scale[j], goal.top[i])
+    if constant and least == 1:
+        return max(goal.share[i], rtol) * typical
+    variation = min(max(abs(w[RIGHT, first]), abs(w[LEFT, first])), max(abs(w[RIGHT, last]), abs(w[LEFT, last])))
+    return goal.share[i] * max(typical, variation if w[H, last] >= _SPAN * steps.scale[j] else 0.0)
+
+
+@jit
+def _ask_where_not_finite(
+    i: int, j: int, slot: int, order: Any, points: int, steps: Any, table: Any, closing: bool, ask: Any
+) -> bool:
+    """Ask for a step at which an output that is finite at x0 may be finite beside it."""
+    narrowest = table.up_step[order[0], slot]
+    widest = table.up_step[order[table.count[slot] - 1], slot]
+    if closing:
+        return False
+    if narrowest / 16.0 >= steps.low[j]:
+        ask[FINER] = min(ask[FINER], narrowest / 16.0)
+        return True
+    return points > 0 and _ask_coarser(16.0 * widest, widest, steps.high[j], ask)
+
+
+@jit
 def decide_columns(
     columns: Any,
     slots: Any,
-    count: Any,
-    up_step: Any,
-    down_step: Any,
-    up: Any,
-    down: Any,
-    value: Any,
-    noise: Any,
-    unit: Any,
+    table: Any,
+    outputs: Any,
     claims: Any,
-    rtol_out: Any,
-    rtol_in: Any,
-    atol: float,
-    sharp: float,
-    share: Any,
-    row: Any,
-    top: Any,
-    scale: Any,
-    low: Any,
-    high: Any,
+    goal: Any,
+    steps: Any,
     least: int,
     measure_only: bool,
-    code: Any,
-    estimate: Any,
-    error: Any,
-    used: Any,
-    wish: Any,
+    result: Any,
 ) -> None:
     """Decide every open entry of the given columns, or say which steps would decide it.
 
-    ``up[k, slot, i]`` are the differences of output i at step k of the column in that slot, NaN where apply
-    gave nothing finite. ``wish[slot]`` receives a finer, a coarser and a filling step, 0 where not wanted.
+    ``result.wish[slot]`` receives a finer, a coarser and a filling step, 0 where not wanted. Where a column wants
+    none, its open entries are closed.
     """
-    endpoints, m = claims.shape[0], value.shape[0]
-    order, key = np.empty(MAX_STEPS, np.int64), np.empty(MAX_STEPS)
+    endpoints, m = claims.shape[0], outputs.value.shape[0]
+    order = np.empty(MAX_STEPS, np.int64)
     w = np.zeros((ROWS, MAX_STEPS))
     ask, shown = np.empty(3), np.empty(2)
     for index in range(columns.shape[0]):
         j, slot = columns[index], slots[index]
-        steps = count[slot]
-        for k in range(steps):
-            v = up_step[k, slot]
-            s = k - 1
-            while s >= 0 and key[s] > v:
-                key[s + 1], order[s + 1] = key[s], order[s]
-                s -= 1
-            key[s + 1], order[s + 1] = v, k
-        full = steps >= MAX_STEPS
+        _sorted_steps(slot, table, order)
+        full = table.count[slot] >= MAX_STEPS
         ask[FINER], ask[COARSER], ask[FILLING] = np.inf, 0.0, 0.0
-        for closing in (False, True):
-            if closing and (ask[FINER] < np.inf or ask[COARSER] > 0.0 or ask[FILLING] > 0.0):
+        for last_round in (False, True):
+            if last_round and (ask[FINER] < np.inf or ask[COARSER] > 0.0 or ask[FILLING] > 0.0):
                 break
+            closing = full or last_round
             for i in range(m):
                 pending = False
                 for c in range(endpoints):
-                    pending = pending or code[c, i, j] == PENDING
+                    pending = pending or result.code[c, i, j] == PENDING
                 if not pending:
                     continue
-                power, points, constant = _gather(
-                    i, slot, value[i], noise[i], unit[i], steps, order, up_step, down_step, up, down, w
-                )
-                if not math.isfinite(value[i]) or (power == 1 and points < 3):
-                    if math.isfinite(value[i]) and not full and not closing:
-                        if key[0] / 16.0 >= low[j]:
-                            ask[FINER] = min(ask[FINER], key[0] / 16.0)
-                            continue
-                        if points > 0 and _ask_coarser(16.0 * key[steps - 1], key[steps - 1], high[j], ask):
-                            continue
+                power, points, constant = _gather(i, slot, order, outputs, table, w)
+                is_finite = math.isfinite(outputs.value[i])
+                if not is_finite or (power == 1 and points < _VOTES):
+                    if is_finite and _ask_where_not_finite(i, j, slot, order, points, steps, table, closing, ask):
+                        continue
                     for c in range(endpoints):
-                        code[c, i, j] = EDGE if points > 0 else NONFINITE
-                    estimate[i, j], error[i, j], used[i, j] = np.nan, np.inf, key[0]
+                        result.code[c, i, j] = EDGE if points > 0 else NONFINITE
+                    result.estimate[i, j], result.error[i, j] = np.nan, np.inf
+                    result.used[i, j] = table.up_step[order[0], slot]
                     continue
-                if constant:
-                    fit = (0.0, 0.0, w[SIGMA, points - 1], points - 1, points - 1)
-                else:
-                    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
-                if closing and _raised_noise(points, w):
-                    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
-                found, truncation, sd, first, _ = fit
-                shown[0], shown[1], used[i, j] = found, truncation + NOISE_BARS * sd, w[H, first]
-                rtol = max(rtol_out[i], rtol_in[j])
-                variation = max(abs(w[RIGHT, first]), abs(w[LEFT, first]))
-                widest = max(abs(w[RIGHT, points - 1]), abs(w[LEFT, points - 1]))
-                variation = min(variation, widest) if w[H, points - 1] >= _SPAN * scale[j] else 0.0
-                typical = min(row[i] / scale[j], top[i])
-                base = share[i] * max(typical, variation)
-                if constant and least == 1:
-                    base = max(base, rtol * typical)
+                fit = _fit(closing, constant, points, w)
+                shown[0], shown[1] = fit[0], fit[1] + NOISE_BARS * fit[2]
+                result.used[i, j] = w[H, fit[3]]
+                rtol = max(goal.rtol_out[i], goal.rtol_in[j])
+                base = _floor(i, j, goal, steps, constant, least, rtol, fit[3], points - 1, w)
+                entry = _Entry(
+                    outputs.value[i], outputs.unit[i], rtol, goal.atol, goal.sharp, base, steps.scale[j],
+                    steps.low[j], steps.high[j], least, power, points, constant, closing,
+                )  # fmt: skip
                 for c in range(endpoints):
-                    if code[c, i, j] == PENDING:
-                        code[c, i, j] = _decide(
-                            claims[c, i, j], value[i], unit[i], measure_only, power, points, constant, fit, rtol, atol,
-                            sharp, base, least, scale[j], low[j], high[j], full, closing, w, ask, shown,
-                        )  # fmt: skip
-                estimate[i, j], error[i, j] = shown[0], shown[1]
-        wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
-        wish[slot, COARSER] = ask[COARSER]
-        wish[slot, FILLING] = ask[FILLING]
+                    if result.code[c, i, j] == PENDING:
+                        result.code[c, i, j] = _decide(claims[c, i, j], measure_only, fit, entry, w, ask, shown)
+                result.estimate[i, j], result.error[i, j] = shown[0], shown[1]
+        result.wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
+        result.wish[slot, COARSER] = ask[COARSER]
+        result.wish[slot, FILLING] = ask[FILLING]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import kernels
+from fdcheck.numerics import noise_kernels
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds, direction_differences
 
@@ -170,7 +170,7 @@ def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np
     for k, times in enumerate(multiple):
         direction_differences(problem, direction, float(times), delta[k])
     level, slope, slope_error, bends = np.empty(m), np.empty(m), np.empty(m), np.empty(m, np.bool_)
-    kernels.line_noise(multiple, delta, level, slope, slope_error, bends)
+    noise_kernels.line_noise(multiple, delta, level, slope, slope_error, bends)
     with np.errstate(over="ignore", invalid="ignore"):
         values = problem.value.astype(np.float64) + delta
         is_short = np.all(values == values.astype(np.float32), axis=0)

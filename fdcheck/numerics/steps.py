@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import kernels
+from fdcheck.numerics import kernels, tables
 from fdcheck.numerics.noise import Noise
 from fdcheck.problem.callables import Problem
 
@@ -51,6 +51,10 @@ class StepRange:
     low: NDArray[np.float64]
     first_high: NDArray[np.float64]
     high: NDArray[np.float64]
+
+    def packed(self, high: NDArray[np.float64]) -> tables.Range:
+        """Return the same as the kernels take it, with either of the widest steps."""
+        return tables.Range(self.scale, self.low, high)
 
 
 def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
@@ -112,6 +116,10 @@ class Accuracy:
     share: NDArray[np.float64]
     row: NDArray[np.float64]
     top: NDArray[np.float64]
+
+    def packed(self) -> tables.Goal:
+        """Return the same as the kernels take it."""
+        return tables.Goal(self.rtol_out, self.rtol_in, self.atol, self.sharp, self.share, self.row, self.top)
 
 
 def default_rtol(problem: Problem, rtol: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -201,9 +209,8 @@ def first_steps(
         first = np.exp2(np.round(np.log2(first)))
     else:
         kernels.first_steps(
-            np.ascontiguousarray(claims), noise.level, goal.rtol_out, goal.rtol_in, goal.share, goal.row, goal.top,
-            steps.scale, steps.low, steps.first_high, first,
-        )  # fmt: skip
+            np.ascontiguousarray(claims), noise.level, goal.packed(), steps.packed(steps.first_high), first
+        )
     is_forced = np.isfinite(forced)
     at_zero = (problem.x == 0) & (first[0] < _FIRST_AT_ZERO * steps.scale)
     first = np.where(at_zero, np.maximum(first, np.outer([1.0, 8.0], _FIRST_AT_ZERO * steps.scale)), first)

@@ -38,11 +38,9 @@ def applies_an_input(profile, dtype, wrong=False):
 )
 def test_right_smooth_claims_cost_few_applies(profile, dtype, limit):
     counts = applies_an_input(profile, dtype)
-    print(
     mean, most = np.mean(counts), max(counts)
     print(f"\n{profile} {np.dtype(dtype)}: {mean:.2f} applies an input beside {BESIDE}, at most {most:.2f}")
-    )
-    assert np.mean(counts) <= limit
+    assert mean <= limit
 
 
 def test_quick_costs_no_more_than_default_on_any_problem():

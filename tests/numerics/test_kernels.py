@@ -41,29 +41,30 @@ def first_steps(claims, noise, rtol=1e-3, share=1e-5, scale=1.0, low=1e-12, high
     _, m, n = claims.shape
     scales = np.broadcast_to(np.asarray(scale, float), n).copy()
     row = (np.abs(claims) * scales).max(axis=(0, 2))
+    goal = kernels.Goal(np.full(m, rtol), np.full(n, rtol), 0.0, np.inf, np.full(m, share), row, np.full(m, top))
+    limits = kernels.Range(scales, np.full(n, low), np.full(n, high))
     steps = np.empty((2, n))
-    kernels.first_steps(
-        claims, np.broadcast_to(np.asarray(noise, float), m).copy(), np.full(m, rtol), np.full(n, rtol),
-        np.full(m, share), row, np.full(m, top), scales, np.full(n, low), np.full(n, high), steps,
-    )  # fmt: skip
+    kernels.first_steps(claims, np.broadcast_to(np.asarray(noise, float), m).copy(), goal, limits, steps)
     return steps
 
 
 def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25, scale=1.0):
     """Decide one entry from the differences of a plain function at given steps: (code, estimate, error, wishes)."""
-    table = np.full((2, kernels.MAX_STEPS, 1), np.nan)
-    up, down = np.full((2, kernels.MAX_STEPS, 1, 1), np.nan)
+    room = (kernels.MAX_STEPS, 1)
+    table = kernels.Table(
+        np.array([len(steps)]), np.empty(room), np.empty(room), np.empty((*room, 1)), np.empty((*room, 1))
+    )
     for k, h in enumerate(steps):
-        table[:, k, 0] = h
-        up[k, 0, 0], down[k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
+        table.up_step[k, 0] = table.down_step[k, 0] = h
+        table.up[k, 0, 0], table.down[k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
     one = np.ones(1)
-    code = np.zeros((1, 1, 1), np.int8)
-    estimate, error, used, wish = np.empty((1, 1)), np.empty((1, 1)), np.empty((1, 1)), np.zeros((1, 3))
+    code, estimate, error, wish = np.zeros((1, 1, 1), np.int8), np.empty((1, 1)), np.empty((1, 1)), np.zeros((1, 3))
     kernels.decide_columns(
-        np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([len(steps)]), table[0], table[1], up, down,
-        np.array([function(x)]), noise * one, 2.0**-53 * one, np.array([[[claim]]], float), 1e-3 * one, 1e-3 * one,
-        0.0, np.inf, 1e-6 * one, one, one, scale * one, low * one, high * one, least, False,
-        code, estimate, error, used, wish,
+        np.zeros(1, np.int64), np.zeros(1, np.int64), table,
+        kernels.Outputs(np.array([function(x)]), noise * one, 2.0**-53 * one), np.array([[[claim]]], float),
+        kernels.Goal(1e-3 * one, 1e-3 * one, 0.0, np.inf, 1e-6 * one, one, one),
+        kernels.Range(scale * one, low * one, high * one), least, False,
+        kernels.Found(code, estimate, error, np.empty((1, 1)), wish),
     )  # fmt: skip
     return int(code[0, 0, 0]), float(estimate[0, 0]), float(error[0, 0]), wish[0]
 
