@@ -33,9 +33,6 @@ def statuses(report):
     return {finding.status for finding in report.findings}
 
 
-# right passes, wrong fails
-
-
 @pytest.mark.parametrize("problem", SMOOTH, ids=lambda p: p.name)
 def test_the_closed_forms_are_right(problem):
     size = np.abs(problem.jacobian()).max()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise
 from fdcheck.numerics import kernels
+from fdcheck.numerics.steps import STEP_NOISES
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
 from fdcheck.results import Finding, Measured, Pair, Status
@@ -290,7 +291,7 @@ def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> flo
     goal = found.accuracy
     rtol = max(float(goal.rtol_out[row]), float(goal.rtol_in[column]))
     size = max(abs(claimed), float(np.finfo(float).tiny))
-    wanted = kernels.STEP_NOISES * float(found.noise.level[row]) / (rtol * size)
+    wanted = STEP_NOISES * float(found.noise.level[row]) / (rtol * size)
     return min(wanted, 0.1 * max(float(found.steps.scale[column]), 1e-300))
 
 

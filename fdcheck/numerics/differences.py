@@ -117,7 +117,7 @@ def measure_columns(
             _take_steps(problem, columns, table, requests, bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))
             kernels.decide_columns(
-                columns[slots], slots, table, outputs, against, goal.packed(), steps.packed(steps.high), least,
+                columns[slots], slots, table, outputs, against, goal.packed(), steps.packed(), least,
                 claims is None, tables.Found(code, result.estimate, result.error, result.eps, wish),
             )  # fmt: skip
             requests = list(_granted(slots, wish, table))

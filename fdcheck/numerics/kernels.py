@@ -1,4 +1,4 @@
-"""The compiled kernels of a check: first steps, extrapolation, and the decision on an entry.
+"""The compiled kernels of a check: extrapolation, and the decision on an entry.
 
 They live in one file because a cached kernel that calls a kernel of another file keeps serving the old code after
 an edit. They see contiguous float64 only and compile at the first call.
@@ -60,10 +60,6 @@ MAX_STEPS = 16
 NOISE_BARS = 3.0
 # Standard deviations of noise in an error bar: a normal deviate leaves it in 0.3 % of the cases.
 
-STEP_NOISES = 30.0
-# Noises that the tolerance of an entry holds at its first step: the bar (3 noises) is then a tenth of the
-# tolerance, so a noise that was measured three times too small still decides nothing.
-
 _STANDS_OUT = 8.0  # a gap above 8 noise / h is real: it is 3.3 of its standard deviations sqrt(6) noise / h
 _DIFFERS = 6.0  # two gaps that differ by more than this many noise / h are not one: 2.4 standard deviations
 _KINK_EXPONENT = 0.5  # halfway between 0 (kink) and 1 (smooth) in d log|gap| / d log h
@@ -76,32 +72,6 @@ _SPAN = 2.0**-20  # part of its scale that an input has to move before what f va
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
 _ENOUGH = 6  # steps after which a rejected claim is not measured more accurately for the sake of the report
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
-
-
-@jit
-def first_steps(claims: Any, noise: Any, goal: Any, steps: Any, first: Any) -> None:
-    """Choose the two half-widths at which each column is measured first.
-
-    The first is the smallest whose noise the tolerance of every nonzero claim allows; the second is eight
-    times wider, or as wide as it takes to see an error of the size of the floor in a zero claim.
-    """
-    endpoints, m, n = claims.shape
-    for j in range(n):
-        narrow = wide = 0.0
-        for i in range(m):
-            floor = goal.share[i] * min(goal.row[i] / steps.scale[j], goal.top[i])
-            for e in range(endpoints):
-                size = abs(claims[e, i, j])
-                if size > 0.0 and math.isfinite(size):
-                    asked = max(max(goal.rtol_out[i], goal.rtol_in[j]) * size, floor)
-                    narrow = max(narrow, STEP_NOISES * noise[i] / asked)
-                elif floor > 0.0:
-                    wide = max(wide, STEP_NOISES * noise[i] / floor)
-        narrow = narrow if narrow > 0.0 else wide
-        narrow = min(max(narrow, steps.low[j]), steps.high[j])
-        wide = min(max(wide, steps.low[j]), steps.high[j])
-        first[0, j] = 2.0 ** round(math.log2(narrow))
-        first[1, j] = max(8.0 * first[0, j], 2.0 ** round(math.log2(wide)))
 
 
 @jit
@@ -477,7 +447,7 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask:
     ``fit`` is what best_window found. ``shown`` receives estimate and error bar of the side that a claim at a jump
     is nearer to.
     """
-    found, truncation, sd, first, _ = fit
+    found, truncation, sd, _, _ = fit
     points = entry.points
     bar = truncation + NOISE_BARS * sd
     if measure_only:

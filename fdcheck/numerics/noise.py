@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import noise_kernels
+from fdcheck.numerics.lines import line_noise
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds, direction_differences
 
@@ -102,10 +102,10 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     finite = np.isfinite(line.slope)
     wild = ~finite | (line.level > _WILD * (unit * value + np.abs(np.where(finite, line.slope, 0.0)) / ulps))
     for _ in range(_CLOSER_LOOKS):
-        reach /= _CLOSER
         wild &= line.bends
-        if not wild.any() or reach < 2 * _POINTS:
+        if not wild.any() or reach / _CLOSER < 2 * _POINTS:
             break
+        reach /= _CLOSER
         closer = _line(problem, direction, _irregular(reach, draw))
         line = _chosen(wild & (closer.level < 0.5 * line.level), closer, line)
     level = line.level
@@ -169,8 +169,7 @@ def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np
     delta = np.empty((len(multiple), m))
     for k, times in enumerate(multiple):
         direction_differences(problem, direction, float(times), delta[k])
-    level, slope, slope_error, bends = np.empty(m), np.empty(m), np.empty(m), np.empty(m, np.bool_)
-    noise_kernels.line_noise(multiple, delta, level, slope, slope_error, bends)
+    level, slope, slope_error, bends = line_noise(multiple, delta)
     with np.errstate(over="ignore", invalid="ignore"):
         values = problem.value.astype(np.float64) + delta
         is_short = np.all(values == values.astype(np.float32), axis=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import kernels, tables
+from fdcheck.numerics import tables
 from fdcheck.numerics.noise import Noise
 from fdcheck.problem.callables import Problem
 
@@ -18,6 +18,10 @@ _SMALLEST_ULPS = 16.0
 _RELATIVE = {2: (2.0**-2, 2.0**-14), 4: (2.0**-5, 1e-30), 8: (2.0**-5, 1e-30)}
 """By bytes of the dtype: widest first step relative to the scale, and narrowest step at x = 0. Small first
 steps keep curvature, poles and kinks out; float16 has so few digits that it needs a quarter of its scale."""
+
+STEP_NOISES = 30.0
+"""Noises that the tolerance of an entry holds at its first step: the bar (3 noises) is then a tenth of the
+tolerance, so a noise that was measured three times too small still decides nothing."""
 
 _FIRST_AT_ZERO = 2.0**-44
 """Narrowest first step at x = 0 relative to the scale, where no ulp of x is a limit. Finer ones are taken only
@@ -52,9 +56,9 @@ class StepRange:
     first_high: NDArray[np.float64]
     high: NDArray[np.float64]
 
-    def packed(self, high: NDArray[np.float64]) -> tables.Range:
-        """Return the same as the kernels take it, with either of the widest steps."""
-        return tables.Range(self.scale, self.low, high)
+    def packed(self) -> tables.Range:
+        """Return the same as the kernels take it."""
+        return tables.Range(self.scale, self.low, self.high)
 
 
 def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
@@ -208,15 +212,33 @@ def first_steps(
             first[0, own], first[1, own] = narrow * steps.scale[own], wide * steps.scale[own]
         first = np.exp2(np.round(np.log2(first)))
     else:
-        kernels.first_steps(
-            np.ascontiguousarray(claims), noise.level, goal.packed(), steps.packed(steps.first_high), first
-        )
-    is_forced = np.isfinite(forced)
+        first = _from_claims(claims, noise, steps, goal)
     at_zero = (problem.x == 0) & (first[0] < _FIRST_AT_ZERO * steps.scale)
     first = np.where(at_zero, np.maximum(first, np.outer([1.0, 8.0], _FIRST_AT_ZERO * steps.scale)), first)
+    is_forced = np.isfinite(forced)
     first[0] = np.where(is_forced, forced, first[0])
     first[1] = np.where(is_forced, 2 * forced, first[1])
     return first
+
+
+def _from_claims(claims: NDArray[np.float64], noise: Noise, steps: StepRange, goal: Accuracy) -> NDArray[np.float64]:
+    """Return first steps that the noise of the outputs and the size of the claims ask for, shape (2, n).
+
+    The first is the narrowest whose noise the tolerance of every nonzero claim allows; the second is eight times
+    wider, or as wide as it takes to see an error of the size of the floor in a zero claim.
+    """
+    size = np.where(np.isfinite(claims), np.abs(claims), 0.0)
+    floor = goal.share[:, None] * np.minimum(goal.row[:, None] / steps.scale, goal.top[:, None])
+    asked = np.maximum(np.maximum(goal.rtol_out[:, None], goal.rtol_in) * size, floor)
+    held = STEP_NOISES * noise.level[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        narrow = np.where(size > 0, held / asked, 0.0).max(axis=(0, 1), initial=0.0)
+        zeros = np.where((size == 0).any(axis=0) & (floor > 0), held / floor, 0.0)
+    wide = zeros.max(axis=0, initial=0.0)
+    narrow = np.clip(np.where(narrow > 0, narrow, wide), steps.low, steps.first_high)
+    narrow = np.exp2(np.round(np.log2(narrow)))
+    wide = np.exp2(np.round(np.log2(np.clip(wide, steps.low, steps.first_high))))
+    return np.stack([narrow, np.maximum(8.0 * narrow, wide)])
 
 
 def _median_nonzero(values: NDArray[np.float64], default: float) -> float:

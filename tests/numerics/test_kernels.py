@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdcheck.numerics import kernels
+from fdcheck.numerics import kernels, noise_kernels, tables
 
 BARS = 3.0  # standard deviations in an error bar
 
@@ -31,7 +31,7 @@ def line_noise(multiple, delta):
     delta = np.ascontiguousarray(delta, float).reshape(len(multiple), -1)
     out = [np.empty(delta.shape[1]) for _ in range(3)]
     bends = np.empty(delta.shape[1], np.bool_)
-    kernels.line_noise(np.asarray(multiple, float), delta, *out, bends)
+    noise_kernels.line_noise(np.asarray(multiple, float), delta, *out, bends)
     return (*out, bends)
 
 
@@ -41,8 +41,8 @@ def first_steps(claims, noise, rtol=1e-3, share=1e-5, scale=1.0, low=1e-12, high
     _, m, n = claims.shape
     scales = np.broadcast_to(np.asarray(scale, float), n).copy()
     row = (np.abs(claims) * scales).max(axis=(0, 2))
-    goal = kernels.Goal(np.full(m, rtol), np.full(n, rtol), 0.0, np.inf, np.full(m, share), row, np.full(m, top))
-    limits = kernels.Range(scales, np.full(n, low), np.full(n, high))
+    goal = tables.Goal(np.full(m, rtol), np.full(n, rtol), 0.0, np.inf, np.full(m, share), row, np.full(m, top))
+    limits = tables.Range(scales, np.full(n, low), np.full(n, high))
     steps = np.empty((2, n))
     kernels.first_steps(claims, np.broadcast_to(np.asarray(noise, float), m).copy(), goal, limits, steps)
     return steps
@@ -51,7 +51,7 @@ def first_steps(claims, noise, rtol=1e-3, share=1e-5, scale=1.0, low=1e-12, high
 def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25, scale=1.0):
     """Decide one entry from the differences of a plain function at given steps: (code, estimate, error, wishes)."""
     room = (kernels.MAX_STEPS, 1)
-    table = kernels.Table(
+    table = tables.Table(
         np.array([len(steps)]), np.empty(room), np.empty(room), np.empty((*room, 1)), np.empty((*room, 1))
     )
     for k, h in enumerate(steps):
@@ -61,10 +61,10 @@ def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25
     code, estimate, error, wish = np.zeros((1, 1, 1), np.int8), np.empty((1, 1)), np.empty((1, 1)), np.zeros((1, 3))
     kernels.decide_columns(
         np.zeros(1, np.int64), np.zeros(1, np.int64), table,
-        kernels.Outputs(np.array([function(x)]), noise * one, 2.0**-53 * one), np.array([[[claim]]], float),
-        kernels.Goal(1e-3 * one, 1e-3 * one, 0.0, np.inf, 1e-6 * one, one, one),
-        kernels.Range(scale * one, low * one, high * one), least, False,
-        kernels.Found(code, estimate, error, np.empty((1, 1)), wish),
+        tables.Outputs(np.array([function(x)]), noise * one, 2.0**-53 * one), np.array([[[claim]]], float),
+        tables.Goal(1e-3 * one, 1e-3 * one, 0.0, np.inf, 1e-6 * one, one, one),
+        tables.Range(scale * one, low * one, high * one), least, False,
+        tables.Found(code, estimate, error, np.empty((1, 1)), wish),
     )  # fmt: skip
     return int(code[0, 0, 0]), float(estimate[0, 0]), float(error[0, 0]), wish[0]
 
