@@ -51,7 +51,7 @@ FINDING = Finding(
     claimed=math.nan,
     estimated=-math.inf,
     error=math.inf,
-    steps=(Measured(1e-3, 2.0), Measured(1e-2, math.nan)),
+    steps=(Measured(1e-3, 2.0), Measured(1e-2, math.nan, 1.0)),
     column_claimed=np.array([[1.0, np.nan], [np.inf, -0.5]]),
     column_estimated=np.array([1 + 2j, complex(math.nan, -math.inf)]),
 )
@@ -156,7 +156,7 @@ def test_breaches_are_the_parts_of_a_contract():
 
 def test_advice_reaches_the_reader_of_a_report():
     text = " ".join(str(report_of(Verdict.FAIL, [FINDING], [PAIR])).split())
-    assert "Next: only one entry is wrong; look at how vjp computes d y[" in text
+    assert "Next: only one entry is wrong; look at how vjp computes d y / d params['w'][0, 1]." in text
 
 
 # JSON
@@ -183,7 +183,10 @@ def test_json_is_strict_and_holds_everything():
     (finding,) = found["findings"]
     assert (finding["status"], finding["input"], finding["input_index"]) == ("disagrees", "params['w']", [0, 1])
     assert (finding["claimed"], finding["estimated"], finding["error"]) == ("nan", "-inf", "inf")
-    assert finding["steps"] == [{"eps": 1e-3, "slope": 2.0}, {"eps": 1e-2, "slope": "nan"}]
+    assert finding["steps"] == [
+        {"eps": 1e-3, "slope": 2.0, "left": "nan", "right": "nan"},
+        {"eps": 1e-2, "slope": "nan", "left": 1.0, "right": "nan"},
+    ]
     assert finding["column_claimed"] == [[1.0, "nan"], ["inf", -0.5]]
     assert finding["column_estimated"] == [{"re": 1.0, "im": 2.0}, {"re": "nan", "im": "-inf"}]
     (pair,) = found["pairs"]

@@ -112,11 +112,13 @@ def _decided(
     goal, noise = accuracy(problem, known, noise, steps, settings.rtol, settings.atol or 0.0, full)
     first = first_steps(problem, known, noise, steps, goal, forced)
     found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
-    aliased = _aliased(found, noise, goal) if not np.isfinite(forced).any() else np.zeros(0, np.bool_)
-    if aliased.any():
+    is_forced = np.isfinite(forced)
+    aliased = _aliased(found, noise, goal)
+    if aliased.any() and not is_forced.any():
         tiny = np.maximum(0.5 * noise.reach * np.abs(noise.direction), steps.low)
         first = np.stack([tiny, 8 * tiny])
         found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
+    _blame_forced_steps(problem, found, is_forced, aliased)
     rough = np.zeros(found.estimate.shape, np.bool_)
     result = Elementwise(found, noise, steps, goal, forced, rough)
     if claims is not None:
@@ -138,6 +140,19 @@ def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.boo
     with np.errstate(invalid="ignore"):
         aliased: NDArray[np.bool_] = plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
     return aliased
+
+
+def _blame_forced_steps(
+    problem: Problem, found: Measurement, is_forced: NDArray[np.bool_], aliased: NDArray[np.bool_]
+) -> None:
+    """Turn into undecided what a forced step is to blame for.
+
+    A step that moves nothing measures nothing; one that contradicts the slope at a tiny step is too coarse.
+    """
+    finite = np.isfinite(problem.value.astype(np.float64))
+    unmoved = finite[:, None] & is_forced & np.isin(found.code, (kernels.NONFINITE, kernels.EDGE)).any(axis=0)
+    found.code[:, unmoved & np.isnan(found.estimate)] = kernels.NOISE
+    found.code[:, aliased[:, None] & is_forced] = kernels.CURVATURE
 
 
 def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise, bounds: Bounds) -> None:

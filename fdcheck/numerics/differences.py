@@ -145,6 +145,7 @@ def _take_steps(
     moving = columns[slots]
     above, up_step = targets(problem, moving, h, bounds)
     below, down_step = targets(problem, moving, -h, bounds)
+    above[up_step == 0], below[down_step == 0] = np.nan, np.nan  # a step below half an ulp measures nothing
     rows_up, rows_down = [], []
     for r, slot in enumerate(slots.tolist()):
         k = table.count[slot]

@@ -230,6 +230,8 @@ def _growth(points: int, w: Any) -> float:
     for s in range(k):
         if max(abs(w[RIGHT, s]), abs(w[LEFT, s])) + _STANDS_OUT * w[JITTER, s] / w[H, s] < small:
             return 0.0  # a smaller step has a smaller slope
+    if k + 2 < points and large <= 1.1 * max(abs(w[RIGHT, k + 2]), abs(w[LEFT, k + 2])):
+        return 0.0  # only the smallest step stands out, as noise that was measured too low does
     return _exponent(small, large, w[H, k], w[H, k + 1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,9 @@ differ in their last bits, so that rounding (and any jitter that hangs on the bi
 point; and they are so close, 2**-29 of x in float64, that the curvature of a function with f'' x**2 = 1000 f
 stays below the roundoff of f."""
 
-_SHORT = (2.0**-24, 64.0)
-"""A wider line: spacing relative to x, half an ulp of float32, and largest multiple. A function that works in
-float32 behind a float64 face is a flat staircase at tiny spacing and shows no noise there."""
+_WIDE, _WIDE_REACH = {4: 2.0**-14, 8: 2.0**-24}, 64.0
+"""A wider line: spacing relative to x by bytes of the dtype, and largest multiple. A function that works in float32
+behind a float64 face, or that cancels, is a flat staircase at tiny spacing and shows no noise there."""
 
 _CLOSER, _CLOSER_LOOKS = 32.0, 3
 _WILD = 300.0
@@ -98,7 +99,7 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
     ulps, reach = min(_REACH.get(leaf.real_dtype.itemsize, _REACH[8]) for leaf in problem.inputs.leaves)
     direction = _lattice_direction(problem, scale, bounds, None, reach, draw)
-    line = _line(problem, direction, _irregular(reach, draw))
+    line = _line(problem, direction, _irregular(reach, draw), bounds)
     finite = np.isfinite(line.slope)
     wild = ~finite | (line.level > _WILD * (unit * value + np.abs(np.where(finite, line.slope, 0.0)) / ulps))
     for _ in range(_CLOSER_LOOKS):
@@ -106,15 +107,15 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
         if not wild.any() or reach / _CLOSER < 2 * _POINTS:
             break
         reach /= _CLOSER
-        closer = _line(problem, direction, _irregular(reach, draw))
+        closer = _line(problem, direction, _irregular(reach, draw), bounds)
         line = _chosen(wild & (closer.level < 0.5 * line.level), closer, line)
     level = line.level
-    flat = (line.changes <= 1) & (value > 0) & (unit < 2.0**-24)
+    flat = (line.changes <= 1) & (value > 0) & (unit <= 2.0**-24)
     if flat.any():
-        wide_direction = _lattice_direction(problem, scale, bounds, *_SHORT, draw)
-        wide = _line(problem, wide_direction, _irregular(_SHORT[1], draw))
+        wide_direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
+        wide = _line(problem, wide_direction, _irregular(_WIDE_REACH, draw), bounds)
         level = np.where(flat & ~wide.bends, np.maximum(wide.level, level), level)
-        unit = np.where(flat & wide.is_short & (wide.changes > 0), 2.0**-24, unit)
+        unit = np.where(flat & wide.is_short & (wide.changes > 0), np.maximum(unit, 2.0**-24), unit)
     again = np.empty(problem.outputs.size)
     direction_differences(problem, direction, 0.0, again)
     again = np.where(np.isfinite(again), np.abs(again), 0.0)
@@ -146,7 +147,8 @@ def noise_from_afar(problem: Problem, noise: Noise, scale: NDArray[np.float64], 
         Cost: 8 applies.
     """
     draw = np.random.default_rng([seed, 0x6661])
-    wide = _line(problem, _lattice_direction(problem, scale, bounds, *_SHORT, draw), _irregular(_SHORT[1], draw))
+    direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
+    wide = _line(problem, direction, _irregular(_WIDE_REACH, draw), bounds)
     level = np.where(wide.bends, noise.level, np.maximum(noise.level, wide.level))
     return dataclasses.replace(noise, level=level)
 
@@ -163,19 +165,22 @@ class _Line:
     bends: NDArray[np.bool_]
 
 
-def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64]) -> _Line:
-    """Evaluate points along a direction and fit each side of x0."""
+def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64], bounds: Bounds) -> _Line:
+    """Evaluate the points along a direction that lie within the bounds, and fit each side of x0."""
     m = problem.outputs.size
-    delta = np.empty((len(multiple), m))
+    delta = np.full((len(multiple), m), np.nan)
     for k, times in enumerate(multiple):
-        direction_differences(problem, direction, float(times), delta[k])
+        point = problem.x + times * direction
+        if np.all((point >= bounds.lower) & (point <= bounds.upper)):
+            direction_differences(problem, direction, float(times), delta[k])
     level, slope, slope_error, bends = line_noise(multiple, delta)
     with np.errstate(over="ignore", invalid="ignore"):
         values = problem.value.astype(np.float64) + delta
         is_short = np.all(values == values.astype(np.float32), axis=0)
     below, above = delta[: len(multiple) // 2], delta[len(multiple) // 2 :]
     through_x0 = np.concatenate([below, np.zeros((1, m)), above])
-    changes = np.count_nonzero(through_x0[1:] != through_x0[:-1], axis=0)
+    step = np.diff(through_x0, axis=0)
+    changes = np.count_nonzero(np.isfinite(step) & (step != 0), axis=0)
     return _Line(level, slope, slope_error, changes, is_short, bends)
 
 
@@ -202,14 +207,15 @@ def _lattice_direction(
     problem: Problem,
     scale: NDArray[np.float64],
     bounds: Bounds,
-    spacing: float | None,
+    spacing: Mapping[int, float] | None,
     reach: float,
     draw: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return a direction whose whole multiples are exact in floating point.
 
-    Each component is a whole number of ulps of x, about ``spacing`` times x or a few ulps, of random sign: a
-    point that is not where it is thought to be would show as noise.
+    Each component is a whole number of ulps of x, about ``spacing`` (by bytes of its dtype) times x or a few
+    ulps, of random sign: a point that is not where it is thought to be would show as noise. Beside a bound it
+    leads inwards.
     """
     direction = np.empty(problem.inputs.size)
     for leaf in problem.inputs.leaves:
@@ -217,9 +223,11 @@ def _lattice_direction(
         x = np.abs(problem.x[own].astype(leaf.real_dtype))
         ulp = np.where(x == 0, scale[own] * _AT_ZERO, np.spacing(x).astype(np.float64))
         few = _REACH.get(leaf.real_dtype.itemsize, _REACH[8])[0]
-        ulps = few if spacing is None else spacing * np.where(x == 0, scale[own], x).astype(np.float64) / ulp
+        relative = (spacing or {}).get(leaf.real_dtype.itemsize)
+        ulps = few if relative is None else relative * np.where(x == 0, scale[own], x).astype(np.float64) / ulp
         whole = np.maximum(1.0, np.rint(ulps * draw.uniform(0.5, 1.5, leaf.size)))
         direction[own] = ulp * whole * draw.choice([-1.0, 1.0], leaf.size)
     far = reach * np.abs(direction)
-    inside = (problem.x - far >= bounds.lower) & (problem.x + far <= bounds.upper)
-    return np.where(inside, direction, 0.0)
+    below, above = problem.x - far >= bounds.lower, problem.x + far <= bounds.upper
+    inwards = np.where(below & above, direction, np.where(above, 1.0, -1.0) * np.abs(direction))
+    return np.where(below | above, inwards, 0.0)

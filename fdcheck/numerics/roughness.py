@@ -117,7 +117,8 @@ def rough_outputs(
     rough = np.zeros(len(doubts), np.bool_)
     wide = 2.0 * scale if any(d.is_slight for d in doubts) else scale  # the slighter the error, the rarer its jumps
     pending = [k for k in range(len(doubts)) if math.isfinite(doubts[k].miss)]
-    pending, _ = _after_grid(line, doubts, pending, wide, scale, rough)
+    jumps: dict[int, list[tuple[float, float]]] = {k: [] for k in pending}
+    pending, _ = _after_grid(line, doubts, pending, jumps, wide, scale, rough)
     for _ in range(_GRIDS):
         if not pending:
             break
@@ -126,7 +127,7 @@ def rough_outputs(
         widths = [] if change is None else [4.0 * change, 1.25 * change, 64.0 * change]
         while widths and first in pending and not line.is_spent:
             width = min(widths.pop(0), wide)
-            pending, jump = _after_grid(line, doubts, pending, width, scale, rough)
+            pending, jump = _after_grid(line, doubts, pending, jumps, width, scale, rough)
             apart = min(3.0 * jump / abs(doubts[first].miss), wide)
             if jump > 0.0 and abs(width - apart) > 0.1 * apart:
                 widths = [apart]  # the next jumps are as far away as it takes to undo this one
@@ -162,9 +163,18 @@ class _Line:
 
 
 def _after_grid(
-    line: _Line, doubts: Sequence[Doubt], pending: Sequence[int], width: float, scale: float, rough: NDArray[np.bool_]
+    line: _Line,
+    doubts: Sequence[Doubt],
+    pending: Sequence[int],
+    jumps: dict[int, list[tuple[float, float]]],
+    width: float,
+    scale: float,
+    rough: NDArray[np.bool_],
 ) -> tuple[list[int], float]:
-    """Look at a grid and note which outputs are rough: (those left open, largest jump of the first of them)."""
+    """Look at a grid, add to the jumps known, and note which outputs are rough.
+
+    Returns those left open and the largest jump of the first of them on this grid.
+    """
     if not pending or width < _GRAINS * _POINTS * line.grain or line.is_spent:
         return list(pending), 0.0
     offsets = width * np.arange(-_POINTS - 2, _POINTS + 3) / _POINTS  # two more, for fourth differences
@@ -178,11 +188,12 @@ def _after_grid(
         odd = np.where(np.isfinite(odd), odd, np.abs(own - doubt.slope * offsets))  # one side is all there is
         if np.nanmax(odd, initial=0.0) <= max(_QUIET * abs(doubt.miss) * width, 8.0 * doubt.noise):
             continue  # no jump that matters can hide inside of a quiet grid
-        jumps = _jumps(line, doubt, offsets, own, scale)
-        rough[k] = _explained(doubt, jumps, scale)
+        before = len(jumps[k])
+        _find_jumps(line, doubt, offsets, own, jumps[k], scale)
+        rough[k] = _explained(doubt, jumps[k], scale)
         if not rough[k]:
             if not left:
-                largest = max((abs(jump) for jump, _ in jumps), default=0.0)
+                largest = max((abs(jump) for jump, _ in jumps[k][before:]), default=0.0)
             left.append(k)
     return left, largest
 
@@ -200,14 +211,18 @@ def _where_story_changes(line: _Line, doubt: Doubt, wide: float) -> float | None
     return high
 
 
-def _jumps(
-    line: _Line, doubt: Doubt, offsets: NDArray[np.float64], values: NDArray[np.float64], scale: float
-) -> list[tuple[float, float]]:
-    """Return sizes and places of jumps of one output on a grid, nearest first, until they explain the error."""
-    jumps: list[tuple[float, float]] = []
+def _find_jumps(
+    line: _Line,
+    doubt: Doubt,
+    offsets: NDArray[np.float64],
+    values: NDArray[np.float64],
+    jumps: list[tuple[float, float]],
+    scale: float,
+) -> None:
+    """Append sizes and places of jumps of one output on a grid, nearest first, until they explain the error."""
     for k in _suspects(doubt, offsets, values):
         if line.is_spent:
-            break
+            return
         around = (values[k] - values[k - 1] + values[k + 2] - values[k + 1]) / 2  # what the neighbours rise by
         nearby = float(around / (offsets[k + 1] - offsets[k]))
         for expected in (nearby, doubt.slope):  # where the neighbours jump too, their rise is no slope
@@ -216,8 +231,7 @@ def _jumps(
                 jumps.append((jump, place))
                 break
         if _explained(doubt, jumps, scale):
-            break
-    return jumps
+            return
 
 
 def _explained(doubt: Doubt, jumps: Sequence[tuple[float, float]], scale: float) -> bool:

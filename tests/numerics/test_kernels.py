@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fdcheck.numerics import kernels, noise_kernels, tables
+from fdcheck.numerics import kernels, tables
 
 BARS = 3.0  # standard deviations in an error bar
+
+
+GRID = (1e-4, 8e-4)
 
 
 def window(h, slope, sigma, gap=None, power=2):
@@ -24,28 +27,6 @@ def window(h, slope, sigma, gap=None, power=2):
     w[kernels.SIGMA, :count] = sigma
     w[kernels.GAP, :count] = 0.0 if gap is None else gap
     return kernels.best_window(w, kernels.H, kernels.POWER, kernels.SLOPE, kernels.SIGMA, kernels.GAP, count)
-
-
-def line_noise(multiple, delta):
-    """Call line_noise: (noise, slope, slope error, bends), each of shape (m,)."""
-    delta = np.ascontiguousarray(delta, float).reshape(len(multiple), -1)
-    out = [np.empty(delta.shape[1]) for _ in range(3)]
-    bends = np.empty(delta.shape[1], np.bool_)
-    noise_kernels.line_noise(np.asarray(multiple, float), delta, *out, bends)
-    return (*out, bends)
-
-
-def first_steps(claims, noise, rtol=1e-3, share=1e-5, scale=1.0, low=1e-12, high=2.0**-5, top=np.inf):
-    """Call first_steps with the same rules for every row and column: shape (2, n)."""
-    claims = np.atleast_3d(np.asarray(claims, float))
-    _, m, n = claims.shape
-    scales = np.broadcast_to(np.asarray(scale, float), n).copy()
-    row = (np.abs(claims) * scales).max(axis=(0, 2))
-    goal = tables.Goal(np.full(m, rtol), np.full(n, rtol), 0.0, np.inf, np.full(m, share), row, np.full(m, top))
-    limits = tables.Range(scales, np.full(n, low), np.full(n, high))
-    steps = np.empty((2, n))
-    kernels.first_steps(claims, np.broadcast_to(np.asarray(noise, float), m).copy(), goal, limits, steps)
-    return steps
 
 
 def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25, scale=1.0):
@@ -168,95 +149,6 @@ def irregular(seed, count=4, reach=1000):
     draw = np.random.default_rng(seed)
     sides = [np.sort(draw.choice(np.arange(1, reach), count, replace=False)) for _ in range(2)]
     return np.concatenate([-sides[0][::-1], sides[1]]).astype(float)
-
-
-@pytest.mark.parametrize("slope", [0.0, 1e-3, -40.0])
-@pytest.mark.parametrize("sigma", [1e-9, 3.0])
-def test_line_noise_finds_a_known_sigma_within_a_factor_of_three(sigma, slope):
-    multiple, draws = irregular(3), 200
-    at_x0 = np.random.default_rng(1).normal(0, sigma, draws)
-    values = slope * multiple[:, None] + np.random.default_rng(2).normal(0, sigma, (8, draws))
-    noise, seen, *_ = line_noise(multiple, values - at_x0)
-    inside = (noise > sigma / 3) & (noise < 3 * sigma)
-    assert inside.mean() > 0.9
-    assert sigma / 1.5 < np.sqrt(np.mean(noise**2)) < 1.5 * sigma
-    assert np.median(np.abs(seen - slope)) < 6 * sigma / 500
-
-
-@pytest.mark.parametrize(("left", "right"), [(0.0, 1.0), (-1.0, 1.0), (2.0, 2.0), (0.0, 0.0), (-3.0, 0.5)])
-def test_a_kink_at_x0_in_exact_arithmetic_has_no_noise(left, right):
-    multiple = irregular(5)
-    delta = np.where(multiple < 0, left * multiple, right * multiple)
-    noise, slope, error, _ = line_noise(multiple, delta)
-    assert noise[0] <= 1e-12
-    assert slope[0] == pytest.approx(0.5 * (left + right), abs=1e-12)
-    assert error[0] == pytest.approx(abs(right - left), abs=1e-12)
-
-
-@pytest.mark.parametrize("at", [150.0, -300.0])
-@pytest.mark.parametrize("kind", ["kink", "jump"])
-def test_one_kink_or_jump_beside_x0_is_no_noise(kind, at):
-    multiple = irregular(7)
-    beyond = np.maximum(multiple - at, 0) if at > 0 else np.minimum(multiple - at, 0)
-    delta = 0.25 * multiple + (beyond if kind == "kink" else 500 * (beyond != 0))
-    assert line_noise(multiple, delta)[0][0] < 0.05 * np.abs(delta).max()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_curvature_is_no_noise(seed):
-    multiple, sigma = irregular(seed), 1e-3
-    bend = 1e-5 * multiple**2  # up to 10, ten thousand sigmas
-    jitter = np.random.default_rng(seed).normal(0, sigma, (8, 50))
-    noise, slope, *_ = line_noise(multiple, 0.1 * multiple[:, None] + bend[:, None] + jitter)
-    assert np.median(noise) < 10 * sigma
-    assert np.median(slope) == pytest.approx(0.1, abs=1e-3)
-    exact = line_noise(multiple, 0.1 * multiple + bend)
-    assert exact[0][0] < 1e-7 * np.abs(bend).max()
-    assert exact[3][0]
-
-
-def test_bends_tells_a_curve_from_noise():
-    multiple = irregular(11)
-    curves = [1 / (1500 - multiple) - 1 / 1500, np.sqrt(1500 + multiple) - np.sqrt(1500), np.exp(multiple / 300) - 1]
-    assert all(line_noise(multiple, curve)[3][0] for curve in curves)
-    noisy = np.random.default_rng(0).standard_normal((8, 200))
-    assert line_noise(multiple, noisy)[3].mean() < 0.25
-
-
-def test_a_side_that_is_not_finite_leaves_the_other_side_to_tell():
-    multiple = irregular(13)
-    clean = np.where(multiple < 0, np.nan, 2 * multiple)
-    noise, slope, *_ = line_noise(multiple, clean)
-    assert noise[0] < 1e-12
-    assert np.isnan(slope[0])
-    rough = clean + np.random.default_rng(4).normal(0, 1, 8)
-    assert 0.1 < line_noise(multiple, rough)[0][0] < 10
-
-
-# first steps
-
-
-def test_first_steps_hold_thirty_noises_in_the_tolerance_and_are_powers_of_two():
-    noise, rtol = 1e-14, 1e-3
-    for claim in (0.3, 1.0, 250.0):
-        narrow, wide = first_steps([[[claim]]], noise, rtol)[:, 0]
-        assert narrow == pytest.approx(30 * noise / (rtol * claim), rel=0.5)
-        assert math.frexp(narrow)[0] == math.frexp(wide)[0] == 0.5
-        assert wide == 8 * narrow
-
-
-def test_first_steps_are_clamped_and_serve_the_noisiest_output():
-    assert first_steps([[[1.0]]], 1e-30, low=2.0**-20)[0, 0] == 2.0**-20
-    assert first_steps([[[1.0]]], 1.0, high=2.0**-5)[0, 0] == 2.0**-5
-    both = first_steps([[[1.0], [1.0]]], [1e-15, 1e-13])
-    assert both[0, 0] == first_steps([[[1.0]]], 1e-13)[0, 0]
-    assert (first_steps([[[0.0]]], 1e-16) > 0).all()
-
-
-# decisions
-
-
-GRID = (1e-4, 8e-4)
 
 
 def test_a_right_claim_agrees_on_two_steps_and_on_one_if_that_is_enough():
