@@ -125,6 +125,8 @@ def rough_outputs(
         first = pending[0]
         change = _where_story_changes(line, doubts[first], wide)
         widths = [] if change is None else [4.0 * change, 1.25 * change, 64.0 * change]
+        if doubts[first].is_slight:
+            widths += [scale, 0.5 * scale]  # where the function bends, finer grids show smaller jumps
         while widths and first in pending and not line.is_spent:
             width = min(widths.pop(0), wide)
             pending, jump = _after_grid(line, doubts, pending, jumps, width, scale, rough)
