@@ -211,6 +211,12 @@ def _message(
     if code == kernels.JUMP:
         return f"apply jumps at x0; the claim {claimed:.6g} is the slope of one side and is accepted."
     if code == kernels.DISAGREES:
+        if np.isfinite(claimed) and _is_kinked(steps, float(found.noise.level[row]), abs(claimed - estimate)):
+            left, right = _at_kink(steps)
+            return (
+                f"x0 lies at a kink: slope {left:.6g} on the left and {right:.6g} on the right; the claim "
+                f"{claimed:.6g} is not between them: the derivative is wrong."
+            )
         story = _story(found, row, column, claimed, steps)
         return f"claimed {claimed:.8g}, measured {estimate:.8g} +- {error:.1g}; {story}"
     return _reason(problem, found, row, column, code, claimed)
@@ -219,7 +225,7 @@ def _message(
 def _at_kink(steps: Sequence[Measured]) -> tuple[float, float]:
     """Return the one-sided slopes at the smallest step where both are there."""
     both = [s for s in steps if np.isfinite(s.left) and np.isfinite(s.right)]
-    return (both[0].left, both[0].right) if both else (float("nan"), float("nan"))
+    return (both[0].left + 0.0, both[0].right + 0.0) if both else (float("nan"), float("nan"))  # + 0.0: no -0
 
 
 def _is_kinked(steps: Sequence[Measured], noise: float, miss: float) -> bool:
@@ -235,12 +241,6 @@ def _story(found: Elementwise, row: int, column: int, claimed: float, steps: Seq
     if not np.isfinite(claimed):
         return "the measurement is finite, the claim is not."
     miss = abs(claimed - estimate)
-    if _is_kinked(steps, float(found.noise.level[row]), miss):
-        left, right = _at_kink(steps)
-        return (
-            f"x0 lies at a kink with slope {left:.6g} on the left and {right:.6g} on the right, and the claim is not "
-            "between them: the derivative is wrong."
-        )
     siding = [s for s in steps if abs(s.slope - estimate) <= 0.25 * miss]
     if len(siding) >= 3:
         steps_text = f"{len(siding)} steps from {siding[0].eps:.2g} to {siding[-1].eps:.2g}"

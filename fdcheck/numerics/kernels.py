@@ -44,6 +44,7 @@ class _Entry(NamedTuple):
     atol: float
     sharp: float
     base: float  # floor of the tolerance
+    size: float  # magnitude of the input
     scale: float
     low: float
     high: float
@@ -121,15 +122,20 @@ def _exponent(small: float, large: float, h_small: float, h_large: float) -> flo
 
 
 @jit
-def _votes(w: Any, count: int, estimate: float, claim: float) -> int:
-    """Count steps, from the smallest up, whose slopes side with the estimate against the claim."""
+def _votes(claim: float, estimate: float, entry: Any, w: Any) -> int:
+    """Count steps, from the smallest up, whose slopes side with the estimate against the claim.
+
+    A vote holds against the rounding of products with x too, which a line of points may miss: u |J x| in f.
+    """
     votes = 0
     half = 0.5 * abs(claim - estimate)
-    for k in range(count - 1, -1, -1):
+    product = entry.unit * max(abs(claim), abs(estimate)) * entry.size
+    for k in range(entry.points - 1, -1, -1):
         off = abs(w[SLOPE, k] - estimate)
-        if off + NOISE_BARS * w[SIGMA, k] <= half:
+        noise = NOISE_BARS * max(w[SIGMA, k], 0.7072 * product / w[H, k])
+        if off + noise <= half:
             votes += 1
-        elif off - NOISE_BARS * w[SIGMA, k] > half:
+        elif off - noise > half:
             votes = 0  # a smaller step tells another story than the larger ones
     return votes
 
@@ -482,7 +488,7 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask:
     precise = bar <= goal
     if precise and close and points >= entry.least and (entry.power == 2 or points >= _VOTES):
         return AGREES
-    votes = 0 if close else _votes(w, points, found, claim)
+    votes = 0 if close else _votes(claim, found, entry, w)
     settled = bar <= max(entry.rtol * abs(found), entry.base) or points >= _ENOUGH or entry.closing
     if votes >= _VOTES and settled:
         return DISAGREES
@@ -597,7 +603,7 @@ def decide_columns(
                 rtol = max(goal.rtol_out[i], goal.rtol_in[j])
                 base = _floor(i, j, goal, steps, constant, least, rtol, fit[3], points - 1, w)
                 entry = _Entry(
-                    outputs.value[i], outputs.unit[i], rtol, goal.atol, goal.sharp, base, steps.scale[j],
+                    outputs.value[i], outputs.unit[i], rtol, goal.atol, goal.sharp, base, steps.size[j], steps.scale[j],
                     steps.low[j], steps.high[j], least, power, points, constant, closing,
                 )  # fmt: skip
                 for c in range(endpoints):

@@ -44,13 +44,14 @@ class StepRange:
 
     Parameters
     ----------
-    scale : ndarray, shape (n,)
-        Scale of each input coordinate: |x|, or where that is 0 the median magnitude of its leaf, of all
-        leaves, or 1.
+    size, scale : ndarray, shape (n,)
+        Magnitude and scale of each input coordinate: |x|, and the same or, where that is 0, the median magnitude
+        of its leaf, of all leaves, or 1.
     low, first_high, high : ndarray, shape (n,)
         Narrowest step, widest first step, widest step of all.
     """
 
+    size: NDArray[np.float64]
     scale: NDArray[np.float64]
     low: NDArray[np.float64]
     first_high: NDArray[np.float64]
@@ -58,7 +59,7 @@ class StepRange:
 
     def packed(self) -> tables.Range:
         """Return the same as the kernels take it."""
-        return tables.Range(self.scale, self.low, self.high)
+        return tables.Range(self.size, self.scale, self.low, self.high)
 
 
 def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
@@ -92,7 +93,7 @@ def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
     low = np.where(is_forced, forced / 4, low)
     first_high = np.where(is_forced, forced, first_high)
     high = np.where(is_forced, 4 * forced, high)
-    return StepRange(scale, low, first_high, high)
+    return StepRange(x, scale, low, first_high, high)
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ class Goal(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Scale of each input, its narrowest and its widest step; shape (n,)."""
+    """Magnitude and scale of each input, its narrowest and its widest step; shape (n,)."""
 
+    size: Any
     scale: Any
     low: Any
     high: Any

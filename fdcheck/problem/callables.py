@@ -296,7 +296,7 @@ def checked_array(
         raise Breach(
             endpoint,
             Status.SHAPE,
-            f"{endpoint} returned shape {array.shape} for {path}; expected {shape}, the shape of {like}.",
+            f"{endpoint} returned shape {array.shape} for {path}; expected {shape}, its shape in {like}.",
         )
     if array.dtype.kind == "c" and dtype.kind == "f":
         raise Breach(endpoint, Status.DTYPE, f"{endpoint} returned complex values for {path}, which is real ({dtype}).")

@@ -82,7 +82,8 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
     moved = f"{cover.inputs_measured} of {_counted(cover.inputs, 'input element')} moved"
     yield f"  {'apply':9} {_counted(report.applies, 'call')}, {moved}"
     if math.isfinite(report.sensitivity):
-        yield f"  {'':9} an error of {100 * report.sensitivity:.2g} % of an entry would have been noticed"
+        yield f"  {'':9} an error of {100 * report.sensitivity:.2g} % in any entry that stands out of its bar"
+        yield f"  {'':9} would have been noticed"
 
 
 _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
@@ -101,7 +102,8 @@ def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
         yield from _finding(number, finding)
     if len(findings) > _SHOWN_FINDINGS:
         yield f"  ... and {len(findings) - _SHOWN_FINDINGS} more in report.findings"
-    yield from _block(_where(findings))
+    advice = " ".join(filter(None, (_where(findings), _common_factor(findings))))
+    yield from textwrap.wrap(advice, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
@@ -111,7 +113,7 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         yield f"     claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         return
     yield from _block(finding.message)
-    if finding.status is Status.DISAGREES and math.isfinite(finding.claimed):
+    if finding.status is Status.DISAGREES and math.isfinite(finding.claimed) and not _is_two_sided(finding.steps):
         yield from _block(_comparison(finding))
     if finding.steps and finding.status is not Status.NONFINITE:
         yield from _evidence(_spread(finding.steps))
@@ -122,13 +124,19 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
 def _evidence(steps: Sequence[Measured]) -> Iterator[str]:
     """Yield the slopes at each step, of the two sides where they differ."""
     yield "     step   " + " ".join(f"{s.eps:>12.2g}" for s in steps)
-    first = steps[0]
-    size = max(abs(first.left), abs(first.right))
-    if abs(first.right - first.left) > 0.1 * size:
-        yield "     left   " + " ".join(f"{s.left:>12.6g}" for s in steps)
-        yield "     right  " + " ".join(f"{s.right:>12.6g}" for s in steps)
+    if _is_two_sided(steps):
+        yield "     left   " + " ".join(f"{s.left + 0.0:>12.6g}" for s in steps)  # + 0.0: no -0
+        yield "     right  " + " ".join(f"{s.right + 0.0:>12.6g}" for s in steps)
     else:
         yield "     slope  " + " ".join(f"{s.slope:>12.6g}" for s in steps)
+
+
+def _is_two_sided(steps: Sequence[Measured]) -> bool:
+    """Return whether the slopes of the two sides differ at the smallest step, as at a kink."""
+    if not steps:
+        return False
+    left, right = steps[0].left, steps[0].right
+    return abs(right - left) > 0.1 * max(abs(left), abs(right))
 
 
 def _where(findings: Sequence[Finding]) -> str:
@@ -152,6 +160,15 @@ def _where(findings: Sequence[Finding]) -> str:
         blocks = f"{', '.join(sorted(outputs))} by {', '.join(sorted(inputs))}"
         return f"Next: all failures are in {blocks}; look at {subject} it, beginning with {entry}."
     return f"Next: look at {subject} {entry}."
+
+
+def _common_factor(findings: Sequence[Finding]) -> str:
+    """Return the factor that all failing entries are off by, empty if they do not share one."""
+    failing = [f for f in findings if f.status is Status.DISAGREES and abs(f.estimated) > 3 * f.error]
+    ratios = [f.claimed / f.estimated for f in failing if math.isfinite(f.claimed)]
+    if len(ratios) < 2 or max(ratios) - min(ratios) > 1e-3 * abs(ratios[0]):
+        return ""
+    return f"In all of them claimed / measured = {ratios[0]:.4g}."
 
 
 def _place(finding: Finding) -> str:

@@ -137,7 +137,7 @@ def test_a_claim_that_is_not_finite():
 def test_a_claim_outside_of_a_kink():
     report = fdcheck.verify(lambda x: np.maximum(2 * x, -x), np.array([0.0]), jacobian=jacobian([[3.0]]))
     message = only(report, Status.DISAGREES).message
-    assert "kink with slope -1 on the left and 2 on the right" in message
+    assert "kink: slope -1 on the left and 2 on the right" in message
     assert "not between them" in message
 
 

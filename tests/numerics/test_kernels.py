@@ -44,7 +44,7 @@ def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25
         np.zeros(1, np.int64), np.zeros(1, np.int64), table,
         tables.Outputs(np.array([function(x)]), noise * one, 2.0**-53 * one), np.array([[[claim]]], float),
         tables.Goal(1e-3 * one, 1e-3 * one, 0.0, np.inf, 1e-6 * one, one, one),
-        tables.Range(scale * one, low * one, high * one), least, False,
+        tables.Range(abs(x) * one, scale * one, low * one, high * one), least, False,
         tables.Found(code, estimate, error, np.empty((1, 1)), wish),
     )  # fmt: skip
     return int(code[0, 0, 0]), float(estimate[0, 0]), float(error[0, 0]), wish[0]

@@ -94,7 +94,7 @@ def test_a_breach_is_named_and_says_what_to_do_next():
 
 
 def test_sensitivity_is_shown_in_per_cent_where_there_is_one():
-    assert "an error of 0.12 % of an entry would have been noticed" in str(report(sensitivity=0.0012, pairs=[pair()]))
+    assert "an error of 0.12 % in any entry" in str(report(sensitivity=0.0012, pairs=[pair()]))
     assert "would have been noticed" not in str(report(pairs=[pair()]))
 
 
