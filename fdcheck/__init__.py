@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fdcheck.api import differentiate, verify
+    from fdcheck.estimates import Block, Estimate
     from fdcheck.results import (
-        Block,
         Coverage,
         DerivativeMismatch,
-        Estimate,
         Finding,
         InvalidInput,
         Measured,
@@ -41,7 +40,12 @@ __all__ = [
     "verify",
 ]
 
-_HOME = {"differentiate": "fdcheck.api", "verify": "fdcheck.api"}
+_HOME = {
+    "Block": "fdcheck.estimates",
+    "Estimate": "fdcheck.estimates",
+    "differentiate": "fdcheck.api",
+    "verify": "fdcheck.api",
+}
 
 
 def __getattr__(name: str) -> Any:

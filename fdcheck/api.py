@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
+from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.endpoints import claimed_matrix
 from fdcheck.results import (
     BREACHES,
-    Block,
     Coverage,
-    Estimate,
     Finding,
     InvalidInput,
     Pair,

@@ -6,7 +6,8 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from fdcheck.results import BREACHES, Estimate, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.estimates import Estimate
+from fdcheck.results import BREACHES, Finding, Measured, Pair, Report, Status, Verdict
 
 _WIDTH = 80
 _SHOWN_FINDINGS = 10
