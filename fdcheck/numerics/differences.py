@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.numerics import kernels, tables
+from fdcheck.numerics.compiled import decide_columns
 from fdcheck.numerics.noise import Noise
 from fdcheck.numerics.steps import Accuracy, StepRange
 from fdcheck.problem.callables import Problem
@@ -116,7 +117,7 @@ def measure_columns(
         while requests:
             _take_steps(problem, columns, table, requests, bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))
-            kernels.decide_columns(
+            decide_columns(
                 columns[slots], slots, table, outputs, against, goal.packed(), steps.packed(), least,
                 claims is None, tables.Found(code, result.estimate, result.error, result.eps, wish),
             )  # fmt: skip

@@ -1,7 +1,8 @@
-"""The compiled kernels of a check: extrapolation, and the decision on an entry.
+"""The kernels of a check: extrapolation, and the decision on an entry.
 
-They live in one file because a cached kernel that calls a kernel of another file keeps serving the old code after
-an edit. They see contiguous float64 only and compile at the first call.
+They are plain functions here and are compiled by :mod:`fdcheck.numerics.compiled` when that pays. They live in one
+file because a cached kernel that calls a kernel of another file keeps serving the old code after an edit. They see
+contiguous float64 only.
 
 Notation, for one entry (output i, input j) measured at half-widths h_0 < h_1 < ...::
 
@@ -18,8 +19,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from fdcheck.numerics.jit import jit
 
 PENDING, AGREES, DISAGREES, KINK, JUMP, NOISE, CURVATURE, EDGE, NONFINITE = range(9)
 # Codes of an entry; NOISE, CURVATURE and EDGE are the reasons why one is undecided.
@@ -75,7 +74,6 @@ _ENOUGH = 6  # steps after which a rejected claim is not measured more accuratel
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
 
-@jit
 def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count: int) -> Any:
     """Extrapolate slopes to h = 0 over windows of 1 to 4 steps and choose the most reliable one.
 
@@ -115,13 +113,11 @@ def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count:
     return found, truncation, sd, first, last
 
 
-@jit
 def _exponent(small: float, large: float, h_small: float, h_large: float) -> float:
     """D log(size) / d log(h) between two steps."""
     return math.log(max(large, 1e-300) / max(small, 1e-300)) / math.log(h_large / h_small)
 
 
-@jit
 def _votes(claim: float, estimate: float, entry: Any, w: Any) -> int:
     """Count steps, from the smallest up, whose slopes side with the estimate against the claim.
 
@@ -140,7 +136,6 @@ def _votes(claim: float, estimate: float, entry: Any, w: Any) -> int:
     return votes
 
 
-@jit
 def _widest_hole(w: Any, count: int) -> float:
     """Geometric middle of the widest hole between two steps, or 0 where no hole is wider than a factor 3."""
     widest, middle = 3.0, 0.0
@@ -150,7 +145,6 @@ def _widest_hole(w: Any, count: int) -> float:
     return middle
 
 
-@jit
 def _gather(i: int, slot: int, order: Any, outputs: Any, table: Any, w: Any) -> Any:
     """Fill the rows of ``w`` with one entry's steps, smallest first: (power of h in the error, points, constant).
 
@@ -194,7 +188,6 @@ def _gather(i: int, slot: int, order: Any, outputs: Any, table: Any, w: Any) -> 
     return 1, points, False
 
 
-@jit
 def _raised_noise(points: int, w: Any) -> bool:
     """Raise the noise of an entry to what its smallest steps show, and say whether that changed it.
 
@@ -214,7 +207,6 @@ def _raised_noise(points: int, w: Any) -> bool:
     return True
 
 
-@jit
 def _first_seen(points: int, w: Any) -> int:
     """Return the smallest step at which a one-sided difference stands out of the noise, ``points`` if none does."""
     k = 0
@@ -223,7 +215,6 @@ def _first_seen(points: int, w: Any) -> int:
     return k
 
 
-@jit
 def _growth(points: int, w: Any) -> float:
     """Return d log|one-sided slope| / d log h over the two smallest steps at which noise does not hide it, else 0."""
     k = _first_seen(points, w)
@@ -241,7 +232,6 @@ def _growth(points: int, w: Any) -> float:
     return _exponent(small, large, w[H, k], w[H, k + 1])
 
 
-@jit
 def _shape_at_x(goal: float, entry: Any, w: Any) -> Any:
     """Tell what f looks like at x: SMOOTH, OPEN (with the step that would tell), BENT or BROKEN.
 
@@ -278,7 +268,6 @@ def _shape_at_x(goal: float, entry: Any, w: Any) -> Any:
     return BENT if steady else SMOOTH, 0.0
 
 
-@jit
 def _standing_still(points: int, w: Any) -> int:
     """How many of the smallest steps leave the output unchanged to the last bit."""
     k = 0
@@ -287,7 +276,6 @@ def _standing_still(points: int, w: Any) -> int:
     return k
 
 
-@jit
 def _sides(points: int, broken: bool, w: Any) -> Any:
     """Slopes of the two sides with their bars: (right, its bar, left, its bar).
 
@@ -311,7 +299,6 @@ def _sides(points: int, broken: bool, w: Any) -> Any:
     return slopes[0], bars[0], slopes[1], bars[1]
 
 
-@jit
 def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
     """Ask for a step above the largest that an entry has, unless that would leave the range."""
     step = min(step, high)
@@ -321,7 +308,6 @@ def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
     return True
 
 
-@jit
 def _third_step(entry: Any, w: Any, ask: Any) -> bool:
     """Ask for one more step at a kink or jump, between the others or above them."""
     middle = _widest_hole(w, entry.points)
@@ -331,7 +317,6 @@ def _third_step(entry: Any, w: Any, ask: Any) -> bool:
     return _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask)
 
 
-@jit
 def _more_steps(miss: float, entry: Any, w: Any, ask: Any) -> None:
     """Ask for one more step as good as those there are; ``miss`` is the error that it has to show."""
     if NOISE_BARS * w[SIGMA, 0] * 8.0 <= 0.25 * miss and w[H, 0] / 8.0 >= entry.low:
@@ -344,7 +329,6 @@ def _more_steps(miss: float, entry: Any, w: Any, ask: Any) -> None:
         ask[FILLING] = middle
 
 
-@jit
 def _better_steps(fit: Any, goal: float, entry: Any, w: Any, ask: Any) -> None:
     """Ask for the step that shrinks the larger part of the error bar: finer, coarser or between."""
     _, truncation, sd, first, _ = fit
@@ -375,7 +359,6 @@ def _better_steps(fit: Any, goal: float, entry: Any, w: Any, ask: Any) -> None:
         ask[FILLING] = min(wider, math.sqrt(w[H, k] * w[H, k + 1]))
 
 
-@jit
 def _decide_infinite(claim: float, entry: Any, w: Any, ask: Any) -> int:
     """Decide a NaN or infinite claim: an infinite one agrees where the slope diverges with its sign."""
     if math.isnan(claim):
@@ -391,7 +374,6 @@ def _decide_infinite(claim: float, entry: Any, w: Any, ask: Any) -> int:
     return AGREES if _growth(entry.points, w) < _GROWTH_EXPONENT and rises else DISAGREES
 
 
-@jit
 def _decide_jump(claim: float, measure_only: bool, entry: Any, w: Any, ask: Any, shown: Any) -> int:
     """Decide a claim where f jumps at x: it has to be the slope of one of the sides."""
     right, right_bar, left, left_bar = _sides(entry.points, True, w)
@@ -409,7 +391,6 @@ def _decide_jump(claim: float, measure_only: bool, entry: Any, w: Any, ask: Any,
     return NOISE if is_side else DISAGREES
 
 
-@jit
 def _decide_kink(claim: float, measure_only: bool, tolerance: float, entry: Any, w: Any) -> int:
     """Decide a claim where f has a kink or a cusp at x: it has to lie between the slopes of the sides."""
     right, right_bar, left, left_bar = _sides(entry.points, False, w)
@@ -423,7 +404,6 @@ def _decide_kink(claim: float, measure_only: bool, tolerance: float, entry: Any,
     return KINK if lowest <= claim <= highest or measure_only else DISAGREES
 
 
-@jit
 def _decide_last(claim: float, measure_only: bool, fit: Any, goal: float, entry: Any, w: Any) -> int:
     """Decide an entry that no further step will make more accurate: what may be excused, and why it may not."""
     found, truncation, sd, _, _ = fit
@@ -448,7 +428,6 @@ def _decide_last(claim: float, measure_only: bool, fit: Any, goal: float, entry:
     return CURVATURE if truncation > NOISE_BARS * sd else NOISE
 
 
-@jit
 def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask: Any, shown: Any) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
@@ -501,7 +480,6 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask:
     return _decide_last(claim, measure_only, fit, goal, entry, w)
 
 
-@jit
 def _sorted_steps(slot: int, table: Any, order: Any) -> None:
     """Fill ``order`` with the steps of a column, narrowest first."""
     for k in range(table.count[slot]):
@@ -512,7 +490,6 @@ def _sorted_steps(slot: int, table: Any, order: Any) -> None:
         order[s + 1] = k
 
 
-@jit
 def _fit(closing: bool, constant: bool, points: int, w: Any) -> Any:
     """Return the best window of an entry; a constant has slope zero within the noise of its widest step."""
     if constant:
@@ -523,7 +500,6 @@ def _fit(closing: bool, constant: bool, points: int, w: Any) -> Any:
     return fit
 
 
-@jit
 def _floor(
     i: int, j: int, goal: Any, steps: Any, constant: bool, least: int, rtol: float, first: int, last: int, w: Any
 ) -> Any:
@@ -535,7 +511,6 @@ def _floor(
     return goal.share[i] * max(typical, variation if w[H, last] >= _SPAN * steps.scale[j] else 0.0)
 
 
-@jit
 def _ask_where_not_finite(
     i: int, j: int, slot: int, order: Any, points: int, steps: Any, table: Any, closing: bool, ask: Any
 ) -> bool:
@@ -550,7 +525,6 @@ def _ask_where_not_finite(
     return points > 0 and _ask_coarser(16.0 * widest, widest, steps.high[j], ask)
 
 
-@jit
 def decide_columns(
     columns: Any,
     slots: Any,

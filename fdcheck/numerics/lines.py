@@ -63,7 +63,7 @@ def line_noise(
     before, fitted = rough.copy(), np.isfinite(rise)
     for s, (x, y) in enumerate(sides):
         calm = before[1 - s]
-        still = (_fitted(x, y, 0, 2)[0] == 0) & (rough[s] > 0)
+        still = (y[:_FEWEST] == 0).all(axis=0) & (rough[s] > 0)
         for i in np.flatnonzero((rough[s] > _ONE_SIDED * calm) & fitted[1 - s] | still):
             rough[s, i], rise[s, i] = _calmed(x, y[:, i : i + 1], float(rough[s, i]), float(rise[s, i]), float(calm[i]))
     noise = np.sqrt(0.5 * (rough[0] ** 2 + rough[1] ** 2))
