@@ -28,7 +28,7 @@ _STRAIGHT = 1e-6
 
 def line_noise(
     multiple: NDArray[np.float64], delta: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Measure noise and directional slope of each output from points along a line.
 
     Each side of x0 is fitted on its own: the points are so close that nothing else than noise is left over, and a
@@ -50,16 +50,12 @@ def line_noise(
         Standard deviation of what a smooth curve leaves over.
     slope, slope_error : ndarray, shape (m,)
         Slope along the direction, and the difference of the two sides; NaN where a side could not be fitted.
-    bends : ndarray of bool, shape (m,)
-        Whether both sides are convex or concave throughout, as a smooth function is and noise is not.
     """
     m = delta.shape[1]
     rough, rise = np.zeros((2, m)), np.full((2, m), np.nan)
-    bends = np.ones(m, np.bool_)
     sides = [_side(multiple, delta, sign) for sign in (1.0, -1.0)]
     for s, (x, y) in enumerate(sides):
         rough[s], rise[s] = _fitted(x, y, 0, 0)
-        bends &= _is_bend(x, y)
     before, fitted = rough.copy(), np.isfinite(rise)
     for s, (x, y) in enumerate(sides):
         calm = before[1 - s]
@@ -69,7 +65,18 @@ def line_noise(
     noise = np.sqrt(0.5 * (rough[0] ** 2 + rough[1] ** 2))
     one_side = (rough == 0).any(axis=0)  # the other could not be fitted, or stands still
     noise = np.where(one_side, rough.max(axis=0), noise)
-    return noise, 0.5 * (rise[0] + rise[1]), np.abs(rise[0] - rise[1]), bends
+    return noise, 0.5 * (rise[0] + rise[1]), np.abs(rise[0] - rise[1])
+
+
+def is_bent(multiple: NDArray[np.float64], delta: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which outputs are convex or concave on either side, as a smooth function is and noise is not.
+
+    Parameters
+    ----------
+    multiple, delta : ndarray
+        As for :func:`line_noise`.
+    """
+    return _is_bend(*_side(multiple, delta, 1.0)) & _is_bend(*_side(multiple, delta, -1.0))
 
 
 def _side(

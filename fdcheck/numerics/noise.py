@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics.lines import line_noise
+from fdcheck.numerics.lines import is_bent, line_noise
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds, direction_differences
 
@@ -100,22 +100,29 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     ulps, reach = min(_REACH.get(leaf.real_dtype.itemsize, _REACH[8]) for leaf in problem.inputs.leaves)
     direction = _lattice_direction(problem, scale, bounds, None, reach, draw)
     line = _line(problem, direction, _irregular(reach, draw), bounds)
-    finite = np.isfinite(line.slope)
-    wild = ~finite | (line.level > _WILD * (unit * value + np.abs(np.where(finite, line.slope, 0.0)) / ulps))
+    level, slope, slope_error = line.level, line.slope, line.slope_error
+    finite = np.isfinite(slope)
+    wild = ~finite | (level > _WILD * (unit * value + np.abs(np.where(finite, slope, 0.0)) / ulps))
+    closest = line
     for _ in range(_CLOSER_LOOKS):
-        wild &= line.bends
         if not wild.any() or reach / _CLOSER < 2 * _POINTS:
             break
+        wild &= closest.bends()
+        if not wild.any():
+            break
         reach /= _CLOSER
-        closer = _line(problem, direction, _irregular(reach, draw), bounds)
-        line = _chosen(wild & (closer.level < 0.5 * line.level), closer, line)
-    level = line.level
-    flat = (line.changes <= 1) & (value > 0) & (unit <= 2.0**-24)
+        closest = _line(problem, direction, _irregular(reach, draw), bounds)
+        calmer = wild & (closest.level < 0.5 * level)
+        level = np.where(calmer, closest.level, level)
+        slope = np.where(calmer, closest.slope, slope)
+        slope_error = np.where(calmer, closest.slope_error, slope_error)
+    flat = (line.changes() <= 1) & (value > 0) & (unit <= 2.0**-24)
     if flat.any():
         wide_direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
         wide = _line(problem, wide_direction, _irregular(_WIDE_REACH, draw), bounds)
-        level = np.where(flat & ~wide.bends, np.maximum(wide.level, level), level)
-        unit = np.where(flat & wide.is_short & (wide.changes > 0), np.maximum(unit, 2.0**-24), unit)
+        level = np.where(flat & ~wide.bends(), np.maximum(wide.level, level), level)
+        short = flat & wide.is_short(problem.value.astype(np.float64)) & (wide.changes() > 0)
+        unit = np.where(short, np.maximum(unit, 2.0**-24), unit)
     again = np.empty(problem.outputs.size)
     direction_differences(problem, direction, 0.0, again)
     again = np.where(np.isfinite(again), np.abs(again), 0.0)
@@ -123,8 +130,8 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     return Noise(
         level=np.maximum.reduce([level, unit * value, again]),
         unit=unit,
-        slope=line.slope,
-        slope_error=np.where(flat, np.inf, line.slope_error),
+        slope=slope,
+        slope_error=np.where(flat, np.inf, slope_error),
         direction=direction,
         reach=reach,
         scatter=float(scatter.max(initial=0.0)),
@@ -149,51 +156,47 @@ def noise_from_afar(problem: Problem, noise: Noise, scale: NDArray[np.float64], 
     draw = np.random.default_rng([seed, 0x6661])
     direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
     wide = _line(problem, direction, _irregular(_WIDE_REACH, draw), bounds)
-    level = np.where(wide.bends, noise.level, np.maximum(noise.level, wide.level))
+    level = np.where(wide.bends(), noise.level, np.maximum(noise.level, wide.level))
     return dataclasses.replace(noise, level=level)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What points along one line say of each output: arrays of shape (m,)."""
+    """Points along one line, shape (k,) and (k, m), and what they say of each output, shape (m,)."""
 
+    multiple: NDArray[np.float64]
+    delta: NDArray[np.float64]
     level: NDArray[np.float64]
     slope: NDArray[np.float64]
     slope_error: NDArray[np.float64]
-    changes: NDArray[np.int64]
-    is_short: NDArray[np.bool_]
-    bends: NDArray[np.bool_]
+
+    def bends(self) -> NDArray[np.bool_]:
+        """Return which outputs are convex or concave on either side."""
+        return is_bent(self.multiple, self.delta)
+
+    def changes(self) -> NDArray[np.int64]:
+        """Return how often each output changes from one point to the next."""
+        half = len(self.multiple) // 2
+        through_x0 = np.concatenate([self.delta[:half], np.zeros((1, self.delta.shape[1])), self.delta[half:]])
+        step = np.diff(through_x0, axis=0)
+        counts: NDArray[np.int64] = np.count_nonzero(np.isfinite(step) & (step != 0), axis=0)
+        return counts
+
+    def is_short(self, value: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Return which outputs have only values that float32 represents."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = value + self.delta
+            short: NDArray[np.bool_] = np.all(values == values.astype(np.float32), axis=0)
+        return short
 
 
 def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64], bounds: Bounds) -> _Line:
     """Evaluate the points along a direction that lie within the bounds, and fit each side of x0."""
-    m = problem.outputs.size
-    delta = np.full((len(multiple), m), np.nan)
+    delta = np.full((len(multiple), problem.outputs.size), np.nan)
     for k, times in enumerate(multiple):
-        point = problem.x + times * direction
-        if np.all((point >= bounds.lower) & (point <= bounds.upper)):
+        if bounds.is_inside(problem.x + times * direction):
             direction_differences(problem, direction, float(times), delta[k])
-    level, slope, slope_error, bends = line_noise(multiple, delta)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = problem.value.astype(np.float64) + delta
-        is_short = np.all(values == values.astype(np.float32), axis=0)
-    below, above = delta[: len(multiple) // 2], delta[len(multiple) // 2 :]
-    through_x0 = np.concatenate([below, np.zeros((1, m)), above])
-    step = np.diff(through_x0, axis=0)
-    changes = np.count_nonzero(np.isfinite(step) & (step != 0), axis=0)
-    return _Line(level, slope, slope_error, changes, is_short, bends)
-
-
-def _chosen(where: NDArray[np.bool_], first: _Line, second: _Line) -> _Line:
-    """Return the outputs of ``first`` at ``where`` and those of ``second`` elsewhere."""
-    return _Line(
-        np.where(where, first.level, second.level),
-        np.where(where, first.slope, second.slope),
-        np.where(where, first.slope_error, second.slope_error),
-        second.changes,
-        second.is_short,
-        np.where(where, first.bends, second.bends),
-    )
+    return _Line(multiple, delta, *line_noise(multiple, delta))
 
 
 def _irregular(reach: float, draw: np.random.Generator) -> NDArray[np.float64]:

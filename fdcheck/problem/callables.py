@@ -126,11 +126,13 @@ class Problem:
         self.x = trees.coordinates(self.leaves, self.inputs)
         self.changed: Breach | None = None
         self.raised: Breach | None = None
-        self._copied = [k for k, leaf in enumerate(self.leaves) if not isinstance(leaf, _IMMUTABLE)]
+        numeric = [isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject for leaf in self.leaves]
+        self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
+        self._objects = [k for k, leaf in enumerate(self.leaves) if not numeric[k] and not isinstance(leaf, _IMMUTABLE)]
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
         self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
         self._is_array = self.outputs.spec.is_leaf()
-        self._expected = [(leaf, self.value[leaf.start : leaf.stop]) for leaf in self.outputs.leaves]
+        self._expected = [(leaf, leaf.parts == 1, self.value[leaf.start : leaf.stop]) for leaf in self.outputs.leaves]
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -138,7 +140,7 @@ class Problem:
         leaves = (*self.inputs.leaves, *self.outputs.leaves)
         return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
-    def difference(self, moved: list[Any], out: NDArray[np.float64], where: Callable[[], str]) -> None:
+    def difference(self, moved: list[Any], out: NDArray[np.float64], where: Callable[[Any], str], what: Any) -> None:
         """Write f(moved) - f(x0) into ``out``, NaN where apply raises or returns another structure.
 
         Parameters
@@ -147,8 +149,8 @@ class Problem:
             Private leaves of the input, which apply may keep and change.
         out : ndarray, shape (m,)
             The differences, formed in the dtype of the values and then widened to float64.
-        where : callable
-            Says what was moved, for messages.
+        where, what : callable and its argument
+            Say what was moved, for messages.
         """
         for leaf in self._scalars:
             moved[leaf.position] = leaf.boxed(moved[leaf.position])
@@ -157,29 +159,31 @@ class Problem:
             result = self.apply.function(self._rebuilt(moved))
         except (Exception, SystemExit) as error:
             if self.raised is None:
-                self.raised = Breach("apply", Status.RAISED, f"apply raised {described(error)} at {where()}.")
+                self.raised = Breach("apply", Status.RAISED, f"apply raised {described(error)} at {where(what)}.")
             out[:] = np.nan
             return
         leaves = [result]
         if not self._is_array or type(result) is not np.ndarray:  # a bare array needs no flattening
             leaves, spec = trees.flatten(result)
             if spec != self.outputs.spec:
-                self._note_change(describe(spec, leaves), where(), out)
+                self._note_change(describe(spec, leaves), where(what), out)
                 return
-        for leaf, value in self._expected:
+        for leaf, is_real, value in self._expected:
             array = leaves[leaf.position]
             if type(array) is not np.ndarray:
                 array = np.asarray(array, leaf.dtype if type(array) is int else None)  # max(0, x) may be an int
             if array.shape != leaf.shape or array.dtype != leaf.dtype:
-                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(), out)
+                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
                 return
             own = out if len(value) == len(out) else out[leaf.start : leaf.stop]
-            np.subtract(trees.real_view(array), value, own)
+            np.subtract(array.ravel() if is_real else trees.real_view(array), value, own)
 
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
         leaves = self.leaves.copy()
-        for k in self._copied:
+        for k in self._arrays:
+            leaves[k] = leaves[k].copy("K")
+        for k in self._objects:
             leaves[k] = _private(leaves[k])
         return leaves
 

@@ -27,6 +27,10 @@ class Bounds:
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
 
+    def is_inside(self, x: NDArray[np.floating]) -> bool:
+        """Return whether a point, shape (n,), keeps to the limits."""
+        return bool(((x >= self.lower) & (x <= self.upper)).all())
+
 
 def unbounded(problem: Problem) -> Bounds:
     """Return bounds that exclude nothing."""
@@ -93,6 +97,7 @@ def column_differences(
     which = np.searchsorted(starts, columns, side="right") - 1
     local = (columns - starts[which]).tolist()
     leaves = problem.inputs.leaves
+    place = functools.partial(_place, problem, columns, moved)
     for r, (k, inner, value) in enumerate(zip(which.tolist(), local, target.tolist(), strict=True)):
         if value != value:
             out[r][:] = np.nan
@@ -103,7 +108,7 @@ def column_differences(
             array.flat[inner] = value
         else:
             (array.imag if inner % 2 else array.real).flat[inner // 2] = value
-        problem.difference(copies, out[r], functools.partial(_place, problem, columns, moved, r))
+        problem.difference(copies, out[r], place, r)
 
 
 def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
@@ -122,7 +127,7 @@ def direction_differences(
         array = leaves[leaf.position]
         part = point[leaf.start : leaf.stop].astype(leaf.real_dtype)
         array[...] = (part.view(leaf.dtype) if leaf.parts == 2 else part).reshape(leaf.shape)
-    problem.difference(leaves, out, lambda: f"{multiple:+g} tiny steps along a random direction")
+    problem.difference(leaves, out, lambda times: f"{times:+g} tiny steps along a random direction", multiple)
 
 
 def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:

@@ -14,7 +14,8 @@ def irregular(seed, count=4, reach=1000):
 
 def line_noise(multiple, delta):
     """Call line_noise: (noise, slope, slope error, bends), each of shape (m,)."""
-    return lines.line_noise(np.asarray(multiple, float), np.asarray(delta, float).reshape(len(multiple), -1))
+    points = np.asarray(multiple, float), np.asarray(delta, float).reshape(len(multiple), -1)
+    return (*lines.line_noise(*points), lines.is_bent(*points))
 
 
 @pytest.mark.parametrize("slope", [0.0, 1e-3, -40.0])
