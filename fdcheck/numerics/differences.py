@@ -147,13 +147,15 @@ def _take_steps(
     above, up_step = targets(problem, moving, h, bounds)
     below, down_step = targets(problem, moving, -h, bounds)
     above[up_step == 0], below[down_step == 0] = np.nan, np.nan  # a step below half an ulp measures nothing
-    rows_up, rows_down = [], []
-    for r, slot in enumerate(slots.tolist()):
-        k = table.count[slot]
-        table.up_step[k, slot], table.down_step[k, slot] = up_step[r], -down_step[r]
-        rows_up.append(table.up[k, slot])
-        rows_down.append(table.down[k, slot])
-        table.count[slot] = k + 1
+    count = table.count.tolist()
+    at = []
+    for slot in slots.tolist():
+        at.append((count[slot], slot))
+        count[slot] += 1
+    table.count[:] = count
+    steps, own = np.array(at).T
+    table.up_step[steps, own], table.down_step[steps, own] = up_step, -down_step
+    rows_up, rows_down = [table.up[k] for k in at], [table.down[k] for k in at]
     column_differences(problem, moving, above, up_step, rows_up)
     column_differences(problem, moving, below, down_step, rows_down)
 
