@@ -118,7 +118,8 @@ def _decided(
         tiny = np.maximum(0.5 * noise.reach * np.abs(noise.direction), steps.low)
         first = np.stack([tiny, 8 * tiny])
         found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
-    _blame_forced_steps(problem, found, is_forced, aliased)
+    if is_forced.any():
+        _blame_forced_steps(problem, found, is_forced, aliased)
     rough = np.zeros(found.estimate.shape, np.bool_)
     result = Elementwise(found, noise, steps, goal, forced, rough)
     if claims is not None:

@@ -132,7 +132,11 @@ class Problem:
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
         self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
         self._is_array = self.outputs.spec.is_leaf()
-        self._expected = [(leaf, leaf.parts == 1, self.value[leaf.start : leaf.stop]) for leaf in self.outputs.leaves]
+        whole = len(self.outputs.leaves) == 1
+        self._expected = [
+            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, whole, self.value[leaf.start : leaf.stop])
+            for leaf in self.outputs.leaves
+        ]
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -168,14 +172,14 @@ class Problem:
             if spec != self.outputs.spec:
                 self._note_change(describe(spec, leaves), where(what), out)
                 return
-        for leaf, is_real, value in self._expected:
-            array = leaves[leaf.position]
+        for leaf, position, shape, dtype, is_real, whole, value in self._expected:
+            array = leaves[position]
             if type(array) is not np.ndarray:
-                array = np.asarray(array, leaf.dtype if type(array) is int else None)  # max(0, x) may be an int
-            if array.shape != leaf.shape or array.dtype != leaf.dtype:
+                array = np.asarray(array, dtype if type(array) is int else None)  # max(0, x) may be an int
+            if array.shape != shape or array.dtype != dtype:
                 self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
                 return
-            own = out if len(value) == len(out) else out[leaf.start : leaf.stop]
+            own = out if whole else out[leaf.start : leaf.stop]
             np.subtract(array.ravel() if is_real else trees.real_view(array), value, own)
 
     def copies(self) -> list[Any]:
