@@ -178,12 +178,12 @@ def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column
     misses = claims - slope
     miss = float(misses[np.argmax(np.abs(misses))])
     evidence = found.columns[column]
-    steady = float(evidence.up_step[0])
-    for h, seen in zip(evidence.up_step, evidence.slopes(output), strict=True):
-        if not abs(seen - slope) <= 0.1 * abs(miss):
-            break
-        steady = float(h)
-    return Doubt(output, slope, miss, steady, float(result.noise.level[output]))
+    unmoved = (evidence.up[:, output] == 0) & (evidence.down[:, output] == 0)
+    stands_still = bool(unmoved[0])
+    alike = unmoved if stands_still else np.abs(evidence.slopes(output) - slope) <= 0.1 * abs(miss)
+    last = max(int(np.argmin(np.append(alike, False))) - 1, 0)  # of the steps alike from the smallest up
+    steady = float(evidence.up_step[last])
+    return Doubt(output, slope, miss, steady, float(result.noise.level[output]), stands_still)
 
 
 def _forced_steps(problem: Problem, settings: Settings) -> NDArray[np.float64]:

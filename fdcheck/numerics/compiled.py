@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,57 +12,77 @@ from numpy.typing import NDArray
 from fdcheck.numerics import kernels, tables
 
 _INTERPRETED = 400
-"""Entries that a process decides with the kernels interpreted, at about 0.2 ms each. Compiling them takes about 10 s
+"""Entries that a process decides with the kernels interpreted, at about 0.2 ms each. Compiling them takes about 5 s
 once on a machine, loading them from the cache 0.3 s once in a process."""
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
+"""Kernels own no memory, so that they need no reference counting, which made them slower by a fifth."""
+
+_ROOM = 40_000
+"""Words on the frame that the compiler is called from. CPython (3.11 and later) keeps frames in chunks of 16 kB and
+gives an empty one back to the system at once; the compiler's recursion crosses the edge of a chunk 150,000 times, which
+took 3 s of 8 s. A frame that large lies in a chunk of 512 kB, with room for all that it calls."""
 
 
-class _Spent:
-    """How many entries this process has decided interpreted."""
+class _Kernel:
+    """The compiled kernel of this process, once it is loaded, and how many entries it decided without."""
 
     def __init__(self) -> None:
         self.entries = 0
+        self.decide: Callable[..., None] | None = None
 
 
-_spent = _Spent()
+_kernel = _Kernel()
 
 
 def decide_columns(
     columns: NDArray[np.int64],
     slots: NDArray[np.int64],
     table: tables.Table,
-    outputs: tables.Outputs,
+    outputs: NDArray[np.float64],
+    inputs: NDArray[np.float64],
     claims: NDArray[np.float64],
-    goal: tables.Goal,
-    steps: tables.Range,
+    atol: float,
+    sharp: float,
     least: int,
     measure_only: bool,
     result: tables.Found,
 ) -> None:
     """Decide columns as :func:`fdcheck.numerics.kernels.decide_columns` does, interpreted at first, then compiled."""
-    entries = len(columns) * len(outputs.value)
-    decide = kernels.decide_columns
-    if _spent.entries + entries > _INTERPRETED:
-        decide = _compiled()
-    else:
-        _spent.entries += entries
-    decide(columns, slots, table, outputs, claims, goal, steps, least, measure_only, result)
+    arguments = (columns, slots, table, outputs, inputs, claims, atol, sharp, least, measure_only, result)
+    scratch = tables.scratch()
+    _kernel.entries += len(columns) * outputs.shape[1]
+    if _kernel.decide is None and _kernel.entries > _INTERPRETED:
+        _kernel.decide = _load(*arguments, scratch)
+    decide = _kernel.decide or kernels.decide_columns
+    decide(*arguments, scratch)
 
 
-@functools.cache
-def _compiled() -> Callable[..., None]:
-    """Return the kernel compiled together with all that it calls, cached on disk where that is possible."""
-    from numba import njit
+def _with_room(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose frame is large, see ``_ROOM``."""
+    code = function.__code__
+    return types.FunctionType(code.replace(co_stacksize=code.co_stacksize + _ROOM), function.__globals__)
 
+
+@_with_room
+def _load(*arguments: Any) -> Callable[..., None]:
+    """Return the kernel compiled for such arguments together with all that it calls, from the cache if it is there."""
+    import numba as annotated
+
+    numba: Any = annotated  # its annotations leave out some of these options
+    if numba.config.DISABLE_JIT:
+        return kernels.decide_columns
     space = dict(vars(kernels))
     for name, function in vars(kernels).items():
         if isinstance(function, types.FunctionType) and function.__module__ == kernels.__name__:
             twin = types.FunctionType(function.__code__, space, name)
             twin.__module__ = kernels.__name__
-            try:
-                space[name] = njit(cache=True, **_OPTIONS)(twin)
-            except RuntimeError:  # neither the package's folder nor the home is writable
-                space[name] = njit(**_OPTIONS)(twin)
-    compiled: Callable[..., None] = space["decide_columns"]
-    return compiled
+            space[name] = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(twin)
+    entry = space["decide_columns"].py_func
+    try:
+        compiled = numba.njit(cache=True, **_OPTIONS)(entry)
+    except RuntimeError:  # neither the package's folder nor the home is writable
+        compiled = numba.njit(**_OPTIONS)(entry)
+    compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
+    decide: Callable[..., None] = compiled
+    return decide

@@ -106,31 +106,27 @@ def measure_columns(
     m, n = problem.outputs.size, problem.inputs.size
     against = np.full((1, m, n), np.nan) if claims is None else np.ascontiguousarray(claims)
     code = np.zeros((len(against), m, n), np.int8)
-    result = Measurement(code, np.empty((m, n)), np.empty((m, n)), np.empty((m, n)))
-    outputs = tables.Outputs(problem.value.astype(np.float64), noise.level, noise.unit)
+    entry = np.empty((3, m, n))
+    result = Measurement(code, entry[kernels.ESTIMATE], entry[kernels.ERROR], entry[kernels.STEP])
+    value = problem.value.astype(np.float64)
+    outputs = np.array([value, noise.level, noise.unit, goal.rtol_out, goal.share, goal.row, goal.top])
+    inputs = np.array([steps.size, steps.scale, steps.low, steps.high, goal.rtol_in])
     width = max(1, min(n, _CHUNK // m))
     for start in range(0, n, width):
         columns = np.arange(start, min(n, start + width))
-        table = _empty_table(len(columns), m)
+        table = tables.empty_table(len(columns), m)
         wish = np.zeros((len(columns), 3))
         requests = [(s, float(first[k, columns[s]])) for s in range(len(columns)) for k in range(least)]
         while requests:
             _take_steps(problem, columns, table, requests, bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))
             decide_columns(
-                columns[slots], slots, table, outputs, against, goal.packed(), steps.packed(), least,
-                claims is None, tables.Found(code, result.estimate, result.error, result.eps, wish),
+                columns[slots], slots, table, outputs, inputs, against, goal.atol, goal.sharp, least,
+                claims is None, tables.Found(code, entry, wish),
             )  # fmt: skip
             requests = list(_granted(slots, wish, table))
         _keep_evidence(result, columns, table)
     return result
-
-
-def _empty_table(columns: int, m: int) -> tables.Table:
-    steps = (kernels.MAX_STEPS, columns)
-    return tables.Table(
-        np.zeros(columns, np.int64), np.empty(steps), np.empty(steps), np.empty((*steps, m)), np.empty((*steps, m))
-    )
 
 
 def _take_steps(
@@ -154,8 +150,8 @@ def _take_steps(
         count[slot] += 1
     table.count[:] = count
     steps, own = np.array(at).T
-    table.up_step[steps, own], table.down_step[steps, own] = up_step, -down_step
-    rows_up, rows_down = [table.up[k] for k in at], [table.down[k] for k in at]
+    table.spacing[:, steps, own] = up_step, -down_step
+    rows_up, rows_down = ([side[k] for k in at] for side in table.change)
     column_differences(problem, moving, above, up_step, rows_up)
     column_differences(problem, moving, below, down_step, rows_down)
 
@@ -163,7 +159,7 @@ def _take_steps(
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:
     """Return the steps wished for, rounded so that x + h is exact, and none that was taken before."""
     for s in slots[wish[slots].any(axis=1)]:
-        taken = list(table.up_step[: table.count[s], s])
+        taken = list(table.spacing[kernels.UP, : table.count[s], s])
         for h in wish[s]:
             if h > 0 and len(taken) < kernels.MAX_STEPS:
                 step = _unused(2.0 ** np.round(np.log2(h)), taken)
@@ -184,7 +180,5 @@ def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: table
     plain = np.all(result.code[:, :, columns] == kernels.AGREES, axis=(0, 1))
     for slot in np.flatnonzero(~plain):
         size = table.count[slot]
-        order = np.argsort(table.up_step[:size, slot])
-        result.columns[int(columns[slot])] = Column(
-            table.up_step[order, slot], table.down_step[order, slot], table.up[order, slot], table.down[order, slot]
-        )
+        order = np.argsort(table.spacing[kernels.UP, :size, slot])
+        result.columns[int(columns[slot])] = Column(*table.spacing[:, order, slot], *table.change[:, order, slot])

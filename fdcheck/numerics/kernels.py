@@ -29,9 +29,24 @@ SMOOTH, OPEN, BENT, BROKEN = range(4)
 FINER, COARSER, FILLING = range(3)
 # Steps that an entry may ask for: below all there are, above them, between two of them.
 
-H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, SECANT, MIDDLE, SPREAD, ZERO, T, E = range(14)
-ROWS = 14
-# Rows of the work table of one entry: the step, the slopes and what they carry, and scratch.
+MAX_STEPS = 16
+# Steps that one column may take: nine reach full accuracy, the rest place a kink or a jump.
+
+H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD = range(10)
+SERIES = 10
+# Rows of the steps of one entry: half-width, its power in the error, the slopes and what they carry, and scratch.
+
+VALUE, LEVEL, UNIT, RTOL_OUT, SHARE, ROW, TOP = range(7)
+# Rows of what is known of an output: value, noise and unit roundoff at x0, and the accuracy of its entries.
+
+SIZE, SCALE, LOW, HIGH, RTOL_IN = range(5)
+# Rows of what is known of an input: magnitude, scale, narrowest and widest step, tolerance of its entries.
+
+UP, DOWN = range(2)
+# Sides of a difference.
+
+ESTIMATE, ERROR, STEP = range(3)
+# What is found of an entry.
 
 
 class _Entry(NamedTuple):
@@ -54,9 +69,6 @@ class _Entry(NamedTuple):
     closing: bool  # no further step will be taken
 
 
-MAX_STEPS = 16
-# Steps that one column may take: nine reach full accuracy, the rest place a kink or a jump.
-
 NOISE_BARS = 3.0
 # Standard deviations of noise in an error bar: a normal deviate leaves it in 0.3 % of the cases.
 
@@ -74,42 +86,42 @@ _ENOUGH = 6  # steps after which a rejected claim is not measured more accuratel
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
 
-def best_window(w: Any, h: int, x: int, slope: int, sigma: int, gap: int, count: int) -> Any:
+def best_window(w: Any, count: int) -> Any:
     """Extrapolate slopes to h = 0 over windows of 1 to 4 steps and choose the most reliable one.
 
-    Neville's scheme in x, the power of h in the error (Richardson 1911; Ridders 1982 chose windows so): h**2 for
+    Neville's scheme in the power of h that the error has (Richardson 1911; Ridders 1982 chose windows so): h**2 for
     central slopes, h for one-sided ones. The truncation of a window is its change when the largest step is left
     out, plus the part of the gaps that does not scale as h (a kink inside the window shows there), and is raised
-    where a smaller step contradicts the window beyond its own noise. ``h`` to ``gap`` name rows of ``w``: slices
-    of it would cost more than the arithmetic. Returns (estimate, truncation, noise, first step, last step).
+    where a smaller step contradicts the window beyond its own noise. Returns (estimate, truncation, noise, first
+    step, last step).
     """
-    best, found, truncation, sd, first, last = np.inf, w[slope, 0], np.inf, w[sigma, 0], 0, 0
+    best, found, truncation, sd, first, last = np.inf, w[SLOPE, 0], np.inf, w[SIGMA, 0], 0, 0
     for length in range(1, min(_WINDOW, count) + 1):
         for a in range(count - length + 1):
             b = a + length - 1
             if length == 1:
-                w[T, a], w[E, a] = w[slope, a], w[sigma, a]
+                w[TABLEAU, a], w[SPREAD, a] = w[SLOPE, a], w[SIGMA, a]
                 if count == 1:
-                    change = abs(w[gap, 0])
+                    change = abs(w[GAP, 0])
                 elif a == count - 1:
-                    change = abs(w[slope, a] - w[slope, a - 1])
+                    change = abs(w[SLOPE, a] - w[SLOPE, a - 1])
                 else:
-                    q = w[x, a] / w[x, a + 1]
-                    change = abs(w[slope, a] - w[slope, a + 1]) * q / (1.0 - q)
+                    q = w[POWER, a] / w[POWER, a + 1]
+                    change = abs(w[SLOPE, a] - w[SLOPE, a + 1]) * q / (1.0 - q)
             else:
-                q = w[x, a] / w[x, b]
-                step = (w[T, a] - w[T, a + 1]) * q / (1.0 - q)
-                w[T, a] += step
-                w[E, a] = (w[E, a] + q * w[E, a + 1]) / (1.0 - q)
+                q = w[POWER, a] / w[POWER, b]
+                step = (w[TABLEAU, a] - w[TABLEAU, a + 1]) * q / (1.0 - q)
+                w[TABLEAU, a] += step
+                w[SPREAD, a] = (w[SPREAD, a] + q * w[SPREAD, a + 1]) / (1.0 - q)
                 change = abs(step)
                 for k in range(a + 1, b + 1):
-                    leak = abs(w[gap, k] * w[h, a] / w[h, k] - w[gap, a]) - 2.0 * NOISE_BARS * w[sigma, a]
+                    leak = abs(w[GAP, k] * w[H, a] / w[H, k] - w[GAP, a]) - 2.0 * NOISE_BARS * w[SIGMA, a]
                     change = max(change, leak)
             for k in range(a):
-                change = max(change, abs(w[slope, k] - w[T, a]) - NOISE_BARS * w[sigma, k])
-            total = change + NOISE_BARS * w[E, a]
+                change = max(change, abs(w[SLOPE, k] - w[TABLEAU, a]) - NOISE_BARS * w[SIGMA, k])
+            total = change + NOISE_BARS * w[SPREAD, a]
             if total < best:
-                best, found, truncation, sd, first, last = total, w[T, a], change, w[E, a], a, b
+                best, found, truncation, sd, first, last = total, w[TABLEAU, a], change, w[SPREAD, a], a, b
     return found, truncation, sd, first, last
 
 
@@ -150,18 +162,18 @@ def _gather(i: int, slot: int, order: Any, outputs: Any, table: Any, w: Any) -> 
 
     Central slopes where both sides are finite at one step at least, else the slopes of the finite side.
     """
-    value, noise, unit = outputs.value[i], outputs.noise[i], outputs.unit[i]
+    value, noise, unit = outputs[VALUE, i], outputs[LEVEL, i], outputs[UNIT, i]
     steps = table.count[slot]
     points = rights = lefts = 0
     constant = True
     for s in range(steps):
         k = order[s]
-        u, d = table.up[k, slot, i], table.down[k, slot, i]
+        u, d = table.change[UP, k, slot, i], table.change[DOWN, k, slot, i]
         constant = constant and u == 0.0 and d == 0.0
         rights += math.isfinite(u)
         lefts += math.isfinite(d)
         if math.isfinite(u) and math.isfinite(d):
-            hu, hd = table.up_step[k, slot], table.down_step[k, slot]
+            hu, hd = table.spacing[UP, k, slot], table.spacing[DOWN, k, slot]
             peak = max(abs(value), max(abs(value + u), abs(value + d)))
             right, left, h = u / hu, -d / hd, 0.5 * (hu + hd)
             w[H, points], w[POWER, points] = h, h * h
@@ -175,9 +187,9 @@ def _gather(i: int, slot: int, order: Any, outputs: Any, table: Any, w: Any) -> 
         return 2, points, constant
     for s in range(steps):
         k = order[s]
-        d = table.up[k, slot, i] if rights >= lefts else -table.down[k, slot, i]
+        d = table.change[UP, k, slot, i] if rights >= lefts else -table.change[DOWN, k, slot, i]
         if math.isfinite(d):
-            h = table.up_step[k, slot] if rights >= lefts else table.down_step[k, slot]
+            h = table.spacing[UP if rights >= lefts else DOWN, k, slot]
             slope = d / h
             w[H, points] = w[POWER, points] = h
             w[RIGHT, points] = w[LEFT, points] = w[SLOPE, points] = slope
@@ -276,27 +288,23 @@ def _standing_still(points: int, w: Any) -> int:
     return k
 
 
-def _sides(points: int, broken: bool, w: Any) -> Any:
-    """Slopes of the two sides with their bars: (right, its bar, left, its bar).
+def _side(points: int, own: Any, broken: bool, w: Any, side: Any) -> Any:
+    """Slope of one side and its bar, from its slopes ``own``.
 
     At a jump the value at x0 belongs to one side; the slope of the other lies between its own points.
     """
-    slopes, bars = np.empty(2), np.empty(2)
-    for side in range(2):
-        own = RIGHT if side == 0 else LEFT
-        if broken and abs(w[own, 0]) * w[H, 0] > _STANDS_OUT * w[JITTER, 0]:
-            for k in range(points - 1):
-                width = w[H, k + 1] - w[H, k]
-                w[SECANT, k] = (w[own, k + 1] * w[H, k + 1] - w[own, k] * w[H, k]) / width
-                w[MIDDLE, k] = 0.5 * (w[H, k] + w[H, k + 1])
-                w[SPREAD, k] = 1.4143 * w[JITTER, k + 1] / width
-            found = best_window(w, MIDDLE, MIDDLE, SECANT, SPREAD, ZERO, points - 1)
-        else:
-            for k in range(points):
-                w[SPREAD, k] = 2.0 * w[SIGMA, k]
-            found = best_window(w, H, H, own, SPREAD, ZERO, points)
-        slopes[side], bars[side] = found[0], found[1] + NOISE_BARS * found[2]
-    return slopes[0], bars[0], slopes[1], bars[1]
+    beyond_jump = broken and abs(own[0]) * w[H, 0] > _STANDS_OUT * w[JITTER, 0]
+    count = points - 1 if beyond_jump else points
+    for k in range(count):
+        side[H, k], side[SLOPE, k], side[SIGMA, k], side[GAP, k] = w[H, k], own[k], 2.0 * w[SIGMA, k], 0.0
+        if beyond_jump:
+            width = w[H, k + 1] - w[H, k]
+            side[H, k] = 0.5 * (w[H, k] + w[H, k + 1])
+            side[SLOPE, k] = (own[k + 1] * w[H, k + 1] - own[k] * w[H, k]) / width
+            side[SIGMA, k] = 1.4143 * w[JITTER, k + 1] / width
+        side[POWER, k] = side[H, k]
+    found, truncation, sd, _, _ = best_window(side, count)
+    return found, truncation + NOISE_BARS * sd
 
 
 def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
@@ -374,11 +382,12 @@ def _decide_infinite(claim: float, entry: Any, w: Any, ask: Any) -> int:
     return AGREES if _growth(entry.points, w) < _GROWTH_EXPONENT and rises else DISAGREES
 
 
-def _decide_jump(claim: float, measure_only: bool, entry: Any, w: Any, ask: Any, shown: Any) -> int:
+def _decide_jump(
+    claim: float, measure_only: bool, right: Any, left: Any, entry: Any, w: Any, ask: Any, shown: Any
+) -> int:
     """Decide a claim where f jumps at x: it has to be the slope of one of the sides."""
-    right, right_bar, left, left_bar = _sides(entry.points, True, w)
-    is_right = abs(claim - right) - right_bar <= abs(claim - left) - left_bar
-    found, bar = (right, right_bar) if is_right else (left, left_bar)
+    is_right = abs(claim - right[0]) - right[1] <= abs(claim - left[0]) - left[1]
+    found, bar = right if is_right else left
     shown[0], shown[1] = found, bar
     reference = max(abs(claim), abs(found))
     is_side = abs(claim - found) <= entry.atol + entry.rtol * reference + bar
@@ -391,9 +400,11 @@ def _decide_jump(claim: float, measure_only: bool, entry: Any, w: Any, ask: Any,
     return NOISE if is_side else DISAGREES
 
 
-def _decide_kink(claim: float, measure_only: bool, tolerance: float, entry: Any, w: Any) -> int:
+def _decide_kink(
+    claim: float, measure_only: bool, tolerance: float, right_side: Any, left_side: Any, entry: Any, w: Any
+) -> int:
     """Decide a claim where f has a kink or a cusp at x: it has to lie between the slopes of the sides."""
-    right, right_bar, left, left_bar = _sides(entry.points, False, w)
+    (right, right_bar), (left, left_bar) = right_side, left_side
     if _growth(entry.points, w) < _GROWTH_EXPONENT:
         # a cusp: the slopes have no limit, but they are beyond what the smallest step shows
         k = _first_seen(entry.points, w)
@@ -428,7 +439,7 @@ def _decide_last(claim: float, measure_only: bool, fit: Any, goal: float, entry:
     return CURVATURE if truncation > NOISE_BARS * sd else NOISE
 
 
-def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask: Any, shown: Any) -> int:
+def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side: Any, ask: Any, shown: Any) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
     ``fit`` is what best_window found. ``shown`` receives estimate and error bar of the side that a claim at a jump
@@ -461,9 +472,11 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, ask:
     if shape != SMOOTH:
         if points < _VOTES and not entry.closing and _third_step(entry, w, ask):
             return PENDING
+        right = _side(points, w[RIGHT], shape == BROKEN, w, side)
+        left = _side(points, w[LEFT], shape == BROKEN, w, side)
         if shape == BROKEN:
-            return _decide_jump(claim, measure_only, entry, w, ask, shown)
-        return _decide_kink(claim, measure_only, tolerance, entry, w)
+            return _decide_jump(claim, measure_only, right, left, entry, w, ask, shown)
+        return _decide_kink(claim, measure_only, tolerance, right, left, entry, w)
     precise = bar <= goal
     if precise and close and points >= entry.least and (entry.power == 2 or points >= _VOTES):
         return AGREES
@@ -484,7 +497,7 @@ def _sorted_steps(slot: int, table: Any, order: Any) -> None:
     """Fill ``order`` with the steps of a column, narrowest first."""
     for k in range(table.count[slot]):
         s = k - 1
-        while s >= 0 and table.up_step[order[s], slot] > table.up_step[k, slot]:
+        while s >= 0 and table.spacing[UP, order[s], slot] > table.spacing[UP, k, slot]:
             order[s + 1] = order[s]
             s -= 1
         order[s + 1] = k
@@ -494,35 +507,35 @@ def _fit(closing: bool, constant: bool, points: int, w: Any) -> Any:
     """Return the best window of an entry; a constant has slope zero within the noise of its widest step."""
     if constant:
         return 0.0, 0.0, w[SIGMA, points - 1], points - 1, points - 1
-    fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
+    fit = best_window(w, points)
     if closing and _raised_noise(points, w):
-        fit = best_window(w, H, POWER, SLOPE, SIGMA, GAP, points)
+        fit = best_window(w, points)
     return fit
 
 
 def _floor(
-    i: int, j: int, goal: Any, steps: Any, constant: bool, least: int, rtol: float, first: int, last: int, w: Any
+    i: int, j: int, outputs: Any, inputs: Any, constant: bool, least: int, rtol: float, first: int, last: int, w: Any
 ) -> Any:
     """Return the floor of an entry's tolerance: a share of its row, or of what the output varies by."""
-    typical = min(goal.row[i] / steps.scale[j], goal.top[i])
+    typical = min(outputs[ROW, i] / inputs[SCALE, j], outputs[TOP, i])
     if constant and least == 1:
-        return max(goal.share[i], rtol) * typical
+        return max(outputs[SHARE, i], rtol) * typical
     variation = min(max(abs(w[RIGHT, first]), abs(w[LEFT, first])), max(abs(w[RIGHT, last]), abs(w[LEFT, last])))
-    return goal.share[i] * max(typical, variation if w[H, last] >= _SPAN * steps.scale[j] else 0.0)
+    return outputs[SHARE, i] * max(typical, variation if w[H, last] >= _SPAN * inputs[SCALE, j] else 0.0)
 
 
 def _ask_where_not_finite(
-    i: int, j: int, slot: int, order: Any, points: int, steps: Any, table: Any, closing: bool, ask: Any
+    i: int, j: int, slot: int, order: Any, points: int, inputs: Any, table: Any, closing: bool, ask: Any
 ) -> bool:
     """Ask for a step at which an output that is finite at x0 may be finite beside it."""
-    narrowest = table.up_step[order[0], slot]
-    widest = table.up_step[order[table.count[slot] - 1], slot]
+    narrowest = table.spacing[UP, order[0], slot]
+    widest = table.spacing[UP, order[table.count[slot] - 1], slot]
     if closing:
         return False
-    if narrowest / 16.0 >= steps.low[j]:
+    if narrowest / 16.0 >= inputs[LOW, j]:
         ask[FINER] = min(ask[FINER], narrowest / 16.0)
         return True
-    return points > 0 and _ask_coarser(16.0 * widest, widest, steps.high[j], ask)
+    return points > 0 and _ask_coarser(16.0 * widest, widest, inputs[HIGH, j], ask)
 
 
 def decide_columns(
@@ -530,22 +543,22 @@ def decide_columns(
     slots: Any,
     table: Any,
     outputs: Any,
+    inputs: Any,
     claims: Any,
-    goal: Any,
-    steps: Any,
+    atol: float,
+    sharp: float,
     least: int,
     measure_only: bool,
     result: Any,
+    scratch: Any,
 ) -> None:
     """Decide every open entry of the given columns, or say which steps would decide it.
 
     ``result.wish[slot]`` receives a finer, a coarser and a filling step, 0 where not wanted. Where a column wants
     none, its open entries are closed.
     """
-    endpoints, m = claims.shape[0], outputs.value.shape[0]
-    order = np.empty(MAX_STEPS, np.int64)
-    w = np.zeros((ROWS, MAX_STEPS))
-    ask, shown = np.empty(3), np.empty(2)
+    endpoints, m = claims.shape[0], outputs.shape[1]
+    order, w, side, ask, shown = scratch
     for index in range(columns.shape[0]):
         j, slot = columns[index], slots[index]
         _sorted_steps(slot, table, order)
@@ -562,28 +575,28 @@ def decide_columns(
                 if not pending:
                     continue
                 power, points, constant = _gather(i, slot, order, outputs, table, w)
-                is_finite = math.isfinite(outputs.value[i])
+                is_finite = math.isfinite(outputs[VALUE, i])
                 if not is_finite or (power == 1 and points < _VOTES):
-                    if is_finite and _ask_where_not_finite(i, j, slot, order, points, steps, table, closing, ask):
+                    if is_finite and _ask_where_not_finite(i, j, slot, order, points, inputs, table, closing, ask):
                         continue
                     for c in range(endpoints):
                         result.code[c, i, j] = EDGE if points > 0 else NONFINITE
-                    result.estimate[i, j], result.error[i, j] = np.nan, np.inf
-                    result.used[i, j] = table.up_step[order[0], slot]
+                    result.entry[ESTIMATE, i, j], result.entry[ERROR, i, j] = np.nan, np.inf
+                    result.entry[STEP, i, j] = table.spacing[UP, order[0], slot]
                     continue
                 fit = _fit(closing, constant, points, w)
                 shown[0], shown[1] = fit[0], fit[1] + NOISE_BARS * fit[2]
-                result.used[i, j] = w[H, fit[3]]
-                rtol = max(goal.rtol_out[i], goal.rtol_in[j])
-                base = _floor(i, j, goal, steps, constant, least, rtol, fit[3], points - 1, w)
+                result.entry[STEP, i, j] = w[H, fit[3]]
+                rtol = max(outputs[RTOL_OUT, i], inputs[RTOL_IN, j])
+                base = _floor(i, j, outputs, inputs, constant, least, rtol, fit[3], points - 1, w)
                 entry = _Entry(
-                    outputs.value[i], outputs.unit[i], rtol, goal.atol, goal.sharp, base, steps.size[j], steps.scale[j],
-                    steps.low[j], steps.high[j], least, power, points, constant, closing,
+                    outputs[VALUE, i], outputs[UNIT, i], rtol, atol, sharp, base, inputs[SIZE, j], inputs[SCALE, j],
+                    inputs[LOW, j], inputs[HIGH, j], least, power, points, constant, closing,
                 )  # fmt: skip
                 for c in range(endpoints):
                     if result.code[c, i, j] == PENDING:
-                        result.code[c, i, j] = _decide(claims[c, i, j], measure_only, fit, entry, w, ask, shown)
-                result.estimate[i, j], result.error[i, j] = shown[0], shown[1]
+                        result.code[c, i, j] = _decide(claims[c, i, j], measure_only, fit, entry, w, side, ask, shown)
+                result.entry[ESTIMATE, i, j], result.entry[ERROR, i, j] = shown[0], shown[1]
         result.wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
         result.wish[slot, COARSER] = ask[COARSER]
         result.wish[slot, FILLING] = ask[FILLING]

@@ -60,8 +60,9 @@ def line_noise(
     for s, (x, y) in enumerate(sides):
         calm = before[1 - s]
         still = (y[:_FEWEST] == 0).all(axis=0) & (rough[s] > 0)
-        for i in np.flatnonzero((rough[s] > _ONE_SIDED * calm) & fitted[1 - s] | still):
-            rough[s, i], rise[s, i] = _calmed(x, y[:, i : i + 1], float(rough[s, i]), float(rise[s, i]), float(calm[i]))
+        own = np.flatnonzero((rough[s] > _ONE_SIDED * calm) & fitted[1 - s] | still)
+        if own.size:
+            rough[s, own], rise[s, own] = _calmed(x, y[:, own], rough[s, own], rise[s, own], calm[own])
     noise = np.sqrt(0.5 * (rough[0] ** 2 + rough[1] ** 2))
     one_side = (rough == 0).any(axis=0)  # the other could not be fitted, or stands still
     noise = np.where(one_side, rough.max(axis=0), noise)
@@ -138,15 +139,21 @@ def _smooth_curve(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArr
 
 
 def _calmed(
-    x: NDArray[np.float64], y: NDArray[np.float64], rough: float, rise: float, calm: float
-) -> tuple[float, float]:
-    """Return roughness and slope of a side without the points that make it rough, if few do."""
-    calmest, slope, found = max(3.0 * calm, _CALMED * rough), rise, False
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    rough: NDArray[np.float64],
+    rise: NDArray[np.float64],
+    calm: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return roughness and slope of each side without the points that make it rough, if few do."""
+    calmest, slope, found = np.maximum(3.0 * calm, _CALMED * rough), rise, np.zeros(len(rough), np.bool_)
     for skip, drop in _PARTS:
-        r, s = (float(v[0]) for v in _fitted(x, y, skip, drop))
-        if r <= calmest and np.isfinite(s):
-            calmest, slope, found = r, s if skip == 0 else np.nan, True
-    return (max(calm if calm < rough else 0.0, calmest), slope) if found else (rough, rise)
+        r, s = _fitted(x, y, skip, drop)
+        better = (r <= calmest) & np.isfinite(s)
+        calmest, found = np.where(better, r, calmest), found | better
+        slope = np.where(better, s if skip == 0 else np.nan, slope)
+    least = np.where(calm < rough, calm, 0.0)
+    return np.where(found, np.maximum(least, calmest), rough), np.where(found, slope, rise)
 
 
 def _is_bend(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -75,6 +75,8 @@ class Doubt:
         Widest step up to which the measured slope was seen.
     noise : float
         Noise of the output.
+    stands_still : bool
+        Whether the output did not move at all at the smallest step.
     """
 
     output: int
@@ -82,6 +84,7 @@ class Doubt:
     miss: float
     steady: float
     noise: float
+    stands_still: bool
 
     @property
     def is_slight(self) -> bool:
@@ -187,7 +190,8 @@ def _after_grid(
         doubt = doubts[k]
         own = values[:, doubt.output]
         odd = np.abs(0.5 * (own - own[::-1]) - doubt.slope * offsets)
-        odd = np.where(np.isfinite(odd), odd, np.abs(own - doubt.slope * offsets))  # one side is all there is
+        whole = np.abs(own - doubt.slope * offsets)  # where one side is all there is, or both jump alike
+        odd = np.where(np.isfinite(odd) & ~doubt.stands_still, odd, whole)
         if np.nanmax(odd, initial=0.0) <= max(_QUIET * abs(doubt.miss) * width, 8.0 * doubt.noise):
             continue  # no jump that matters can hide inside of a quiet grid
         before = len(jumps[k])
@@ -209,6 +213,7 @@ def _where_story_changes(line: _Line, doubt: Doubt, wide: float) -> float | None
         middle = math.sqrt(low * high)
         down, up = line.differences(np.array([-middle, middle]))[:, doubt.output]
         same = abs(0.5 * (up - down) / middle - doubt.slope) <= _OTHER_STORY * abs(doubt.miss)
+        same = up == down == 0.0 if doubt.stands_still else same  # two sides that jump alike have slope zero too
         low, high = (middle, high) if same else (low, middle)
     return high
 
@@ -245,11 +250,11 @@ def _explained(doubt: Doubt, jumps: Sequence[tuple[float, float]], scale: float)
     if doubt.is_slight:
         miss = abs(doubt.miss)
         return any(_FEWEST * miss * abs(t) <= abs(j) <= _MOST * miss * max(abs(t), scale) for j, t in jumps)
-    stands_still = doubt.slope == 0.0  # a staircase jumps both ways where the ideal function turns
-    undoing = [(abs(j), t) for j, t in jumps if stands_still or j * doubt.miss > 0.0]
+    still = doubt.stands_still  # a staircase jumps both ways where the ideal function turns
+    undoing = [(abs(j), t) for j, t in jumps if still or j * doubt.miss > 0.0]
     return any(
         min(i, j) >= _APART[0] * abs(doubt.miss) * (t - s)
-        and (stands_still or max(i, j) <= _APART[1] * abs(doubt.miss) * (t - s))
+        and (still or max(i, j) <= _APART[1] * abs(doubt.miss) * (t - s))
         and max(i, j) <= 2.0 * min(i, j)
         for j, t in undoing
         for i, s in undoing

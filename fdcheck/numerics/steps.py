@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.numerics import tables
 from fdcheck.numerics.noise import Noise
 from fdcheck.problem.callables import Problem
 
@@ -56,10 +55,6 @@ class StepRange:
     low: NDArray[np.float64]
     first_high: NDArray[np.float64]
     high: NDArray[np.float64]
-
-    def packed(self) -> tables.Range:
-        """Return the same as the kernels take it."""
-        return tables.Range(self.size, self.scale, self.low, self.high)
 
 
 def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
@@ -121,10 +116,6 @@ class Accuracy:
     share: NDArray[np.float64]
     row: NDArray[np.float64]
     top: NDArray[np.float64]
-
-    def packed(self) -> tables.Goal:
-        """Return the same as the kernels take it."""
-        return tables.Goal(self.rtol_out, self.rtol_in, self.atol, self.sharp, self.share, self.row, self.top)
 
 
 def default_rtol(problem: Problem, rtol: float | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

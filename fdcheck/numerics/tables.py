@@ -1,58 +1,54 @@
-"""What the kernels take and fill in: named tuples of arrays, which compiled code can read."""
+"""What the kernels take and fill in: few arrays, since compiled code pays for each one that it hands on."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 
-class Outputs(NamedTuple):
-    """Each output at x0: value, standard deviation of its noise, unit roundoff; shape (m,)."""
-
-    value: Any
-    noise: Any
-    unit: Any
-
-
-class Goal(NamedTuple):
-    """How accurate entries have to be, as in :class:`fdcheck.numerics.steps.Accuracy`."""
-
-    rtol_out: Any
-    rtol_in: Any
-    atol: float
-    sharp: float
-    share: Any
-    row: Any
-    top: Any
-
-
-class Range(NamedTuple):
-    """Magnitude and scale of each input, its narrowest and its widest step; shape (n,)."""
-
-    size: Any
-    scale: Any
-    low: Any
-    high: Any
+from fdcheck.numerics.kernels import MAX_STEPS, SERIES
 
 
 class Table(NamedTuple):
-    """Differences of the column in each slot, NaN where apply gave nothing finite.
+    """Differences of the column in each slot.
 
-    Number of steps, shape (slots,); spacings taken, (steps, slots); f(x + h) - f(x) and f(x - h) - f(x),
-    (steps, slots, m).
+    Number of steps, shape (slots,); spacings taken to both sides, (2, steps, slots); f(x + h) - f(x) and
+    f(x - h) - f(x), (2, steps, slots, m), NaN where apply gave nothing finite.
     """
 
     count: Any
-    up_step: Any
-    down_step: Any
-    up: Any
-    down: Any
+    spacing: Any
+    change: Any
 
 
 class Found(NamedTuple):
-    """What is filled in: codes (e, m, n); estimates, error bars and steps (m, n); steps wished for (slots, 3)."""
+    """What is filled in.
+
+    Codes, shape (e, m, n); estimates, error bars and steps, (3, m, n); steps wished for, (slots, 3).
+    """
 
     code: Any
-    estimate: Any
-    error: Any
-    used: Any
+    entry: Any
     wish: Any
+
+
+class Scratch(NamedTuple):
+    """Room to work in: order of the steps of a column, an entry, one side of it, steps asked for, what is shown."""
+
+    order: Any
+    entry: Any
+    side: Any
+    ask: Any
+    shown: Any
+
+
+def empty_table(columns: int, m: int) -> Table:
+    """Return a table without steps."""
+    shape = (2, MAX_STEPS, columns)
+    return Table(np.zeros(columns, np.int64), np.empty(shape), np.empty((*shape, m)))
+
+
+def scratch() -> Scratch:
+    """Return new room to work in."""
+    entry, side = np.zeros((2, SERIES, MAX_STEPS))
+    return Scratch(np.empty(MAX_STEPS, np.int64), entry, side, np.empty(3), np.empty(2))

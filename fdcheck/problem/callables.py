@@ -134,8 +134,9 @@ class Problem:
         self._is_array = self.outputs.spec.is_leaf()
         whole = len(self.outputs.leaves) == 1
         self._expected = [
-            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, whole, self.value[leaf.start : leaf.stop])
+            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, own, self.value[own])
             for leaf in self.outputs.leaves
+            for own in [np.s_[:] if whole else slice(leaf.start, leaf.stop)]
         ]
 
     @property
@@ -172,15 +173,14 @@ class Problem:
             if spec != self.outputs.spec:
                 self._note_change(describe(spec, leaves), where(what), out)
                 return
-        for leaf, position, shape, dtype, is_real, whole, value in self._expected:
+        for leaf, position, shape, dtype, is_real, own, value in self._expected:
             array = leaves[position]
             if type(array) is not np.ndarray:
                 array = np.asarray(array, dtype if type(array) is int else None)  # max(0, x) may be an int
             if array.shape != shape or array.dtype != dtype:
                 self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
                 return
-            own = out if whole else out[leaf.start : leaf.stop]
-            np.subtract(array.ravel() if is_real else trees.real_view(array), value, own)
+            np.subtract(array.ravel() if is_real else trees.real_view(array), value, out[own])
 
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,27 +48,27 @@ class Leaf:
     box: type
     start: int
 
-    @property
+    @cached_property
     def parts(self) -> int:
         """Real coordinates per element: 2 for a complex leaf."""
         return 2 if self.dtype.kind == "c" else 1
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of real coordinates."""
         return self.parts * math.prod(self.shape)
 
-    @property
+    @cached_property
     def real_shape(self) -> tuple[int, ...]:
         """Shape of its real coordinates: a complex leaf has its two parts on one more axis."""
         return (*self.shape, 2) if self.parts == 2 else self.shape
 
-    @property
+    @cached_property
     def stop(self) -> int:
         """One past the last of its real coordinates."""
         return self.start + self.size
 
-    @property
+    @cached_property
     def real_dtype(self) -> np.dtype[Any]:
         """Dtype of one real coordinate."""
         return np.empty(0, self.dtype).real.dtype
@@ -109,7 +110,7 @@ class Layout:
     paths: tuple[str, ...]
     resting: tuple[Leaf, ...] = ()
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Number of real coordinates."""
         return self.leaves[-1].stop if self.leaves else 0
@@ -172,7 +173,7 @@ def matched_leaves(tree: Any, layout: Layout) -> list[Any] | None:
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """Return the leaves of ``tree`` and its structure; ``None`` is a leaf and dataclasses are nodes."""
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True, namespace=_NAMESPACE)
-    unknown = {type(v) for v in leaves if dataclasses.is_dataclass(v) and not isinstance(v, type)}
+    unknown = [kind for kind in set(map(type, leaves)) if dataclasses.is_dataclass(kind)]
     if not unknown:
         return leaves, spec
     for cls in unknown:

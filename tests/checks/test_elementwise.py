@@ -365,3 +365,22 @@ def test_the_verdict_does_not_depend_on_the_memory_layout(seed, off):
         assert report.passed is not off
         texts.append(report.to_json())
     assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.parametrize(
+    ("x0", "amplitude", "decimals", "dtype"),
+    [
+        (1.5706788, 1.0, 3, np.float32),
+        (np.pi / 2 - 0.003, 1.0, 2, np.float32),
+        (np.pi / 2 + 6.50362e-6, 0.52322823688, 4, np.float64),
+    ],
+)
+def test_rounded_output_at_its_maximum_where_both_sides_jump_alike(x0, amplitude, decimals, dtype):
+    point = float(np.asarray(x0, dtype))
+    slope = float(amplitude * mpmath.cos(point))
+
+    def apply(x):
+        return np.round(amplitude * np.sin(x), decimals).astype(x.dtype)
+
+    assert verdict(apply, x0, slope, dtype) == "inconclusive"
+    assert verdict(apply, x0, slope - 3, dtype) == "fail"

@@ -19,35 +19,33 @@ GRID = (1e-4, 8e-4)
 
 def window(h, slope, sigma, gap=None, power=2):
     """Call best_window on plain sequences: (estimate, truncation, noise, first, last)."""
-    w = np.zeros((kernels.ROWS, kernels.MAX_STEPS))
+    w = np.zeros((kernels.SERIES, kernels.MAX_STEPS))
     count = len(h)
     w[kernels.H, :count] = h
     w[kernels.POWER, :count] = np.asarray(h, float) ** power
     w[kernels.SLOPE, :count] = slope
     w[kernels.SIGMA, :count] = sigma
     w[kernels.GAP, :count] = 0.0 if gap is None else gap
-    return kernels.best_window(w, kernels.H, kernels.POWER, kernels.SLOPE, kernels.SIGMA, kernels.GAP, count)
+    return kernels.best_window(w, count)
 
 
 def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25, scale=1.0):
     """Decide one entry from the differences of a plain function at given steps: (code, estimate, error, wishes)."""
-    room = (kernels.MAX_STEPS, 1)
-    table = tables.Table(
-        np.array([len(steps)]), np.empty(room), np.empty(room), np.empty((*room, 1)), np.empty((*room, 1))
-    )
+    table = tables.empty_table(1, 1)
+    table.count[0] = len(steps)
     for k, h in enumerate(steps):
-        table.up_step[k, 0] = table.down_step[k, 0] = h
-        table.up[k, 0, 0], table.down[k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
-    one = np.ones(1)
-    code, estimate, error, wish = np.zeros((1, 1, 1), np.int8), np.empty((1, 1)), np.empty((1, 1)), np.zeros((1, 3))
+        table.spacing[:, k, 0] = h
+        table.change[:, k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
+    outputs = np.array([[function(x)], [noise], [2.0**-53], [1e-3], [1e-6], [1.0], [1.0]])
+    inputs = np.array([[abs(x)], [scale], [low], [high], [1e-3]])
+    found = tables.Found(np.zeros((1, 1, 1), np.int8), np.empty((3, 1, 1)), np.zeros((1, 3)))
+    column = np.zeros(1, np.int64)
     kernels.decide_columns(
-        np.zeros(1, np.int64), np.zeros(1, np.int64), table,
-        tables.Outputs(np.array([function(x)]), noise * one, 2.0**-53 * one), np.array([[[claim]]], float),
-        tables.Goal(1e-3 * one, 1e-3 * one, 0.0, np.inf, 1e-6 * one, one, one),
-        tables.Range(abs(x) * one, scale * one, low * one, high * one), least, False,
-        tables.Found(code, estimate, error, np.empty((1, 1)), wish),
+        column, column, table, outputs, inputs, np.array([[[claim]]], float), 0.0, np.inf, least, False, found,
+        tables.scratch(),
     )  # fmt: skip
-    return int(code[0, 0, 0]), float(estimate[0, 0]), float(error[0, 0]), wish[0]
+    estimate, error, _ = found.entry[:, 0, 0]
+    return int(found.code[0, 0, 0]), float(estimate), float(error), found.wish[0]
 
 
 # extrapolation

@@ -20,7 +20,7 @@ def rough(apply, x0, slope, claim, steady, bounds=None, noise=1e-16, scale=None)
 
     problem = Problem(Function("apply", recorded), np.array([x0]))
     limits = unbounded(problem) if bounds is None else Bounds(*(np.array([b], float) for b in bounds))
-    doubt = Doubt(0, slope, claim - slope, steady, noise)
+    doubt = Doubt(0, slope, claim - slope, steady, noise, slope == 0)
     with np.errstate(all="ignore"):
         answer = rough_outputs(problem, 0, [doubt], abs(x0) if scale is None else scale, limits)
     assert answer.shape == (1,)
@@ -126,5 +126,5 @@ def test_a_claim_that_is_not_finite_is_not_looked_into():
 def test_several_outputs_are_told_apart():
     problem = Problem(Function("apply", lambda x: np.concatenate([np.round(np.exp(x), 3), np.exp(x)])), np.array([0.7]))
     slope = np.exp(0.7)
-    doubts = [Doubt(0, 0.0, slope, 1e-6, 0.0), Doubt(1, slope, slope, 0.01, 1e-16)]
+    doubts = [Doubt(0, 0.0, slope, 1e-6, 0.0, True), Doubt(1, slope, slope, 0.01, 1e-16, False)]
     assert rough_outputs(problem, 0, doubts, 0.7, unbounded(problem)).tolist() == [True, False]
