@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
-import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
-from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
+from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings, pairs_of
+from fdcheck.checks.plan import expected_applies, planned, whole
+from fdcheck.checks.probing import look_beyond_sample
+from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem
-from fdcheck.problem.endpoints import claimed_matrix
-from fdcheck.results import (
-    BREACHES,
-    Coverage,
-    Finding,
-    InvalidInput,
-    Pair,
-    Report,
-    Status,
-    Verdict,
-)
+from fdcheck.problem.endpoints import claims_of
+from fdcheck.results import Finding, InvalidInput, Pair, Report, Status
 from fdcheck.settings import Settings, settings_from
 
 
@@ -46,8 +35,13 @@ def verify(
     output_paths: Sequence[str] | None = None,
     endpoints: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
+    max_evals: int | None = None,
+    max_applies: int | None = None,
+    max_output_samples: int | None = None,
+    max_failures: int | None = None,
     seed: int | None = None,
-    profile: str = "default",
+    profile: str | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Report:
     """Check derivatives of ``apply`` against finite differences with error bars.
 
@@ -85,10 +79,26 @@ def verify(
         Inclusive limits within which inputs may be moved, by path or glob, or one pair for all. Without them an
         input stays within a quarter of its scale as a rule; where a claim is off, jumps of apply are looked for
         as far away as twice the size of the input, without changing its sign.
+    max_evals : int, optional
+        Input elements moved one by one, at most; 1000 by default. Of a larger input a sample is drawn without
+        replacement, a few elements of every path and the rest in proportion to size; the elements outside of it are
+        checked together along one random direction.
+    max_applies : int, optional
+        Calls of apply, at most; no limit by default. Fewer elements are sampled where it would not suffice, and what
+        is still open when it is spent is undecided.
+    max_output_samples : int, optional
+        Output elements for which a vjp is called, at most, drawn without replacement; 1000 by default.
+    max_failures : int, optional
+        Findings that ``print(report)`` shows of each endpoint; 10 by default. The report itself keeps them.
     seed : int, optional
-        Seed of the random direction along which noise is measured; 0 by default.
-    profile : str
-        ``'default'``, ``'quick'`` (half the applies) or ``'strict'`` (full accuracy before comparing).
+        Seed of the random directions and samples; 0 by default. What is drawn of a path hangs on the seed and that
+        path alone, so a check narrowed to fewer endpoints or paths sees the same elements.
+    profile : str, optional
+        ``'default'``, ``'quick'`` (half the applies), ``'strict'`` (full accuracy before comparing), ``'noisy'``
+        (a tolerance of 2 %), or a name of a file ``fdcheck profiles`` lists.
+    progress : callable, optional
+        Called as ``progress(done, expected)`` after each call of apply; ``expected`` is a guess that grows where more
+        is needed.
 
     Returns
     -------
@@ -127,8 +137,9 @@ def verify(
     (False, 'x', (0,))
     """
     settings = settings_from(
-        profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths,
-        output_paths=output_paths, endpoints=endpoints, bounds=bounds, seed=seed,
+        profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
+        endpoints=endpoints, bounds=bounds, max_evals=max_evals, max_applies=max_applies,
+        max_output_samples=max_output_samples, max_failures=max_failures, seed=seed,
     )  # fmt: skip
     given = _given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
     function = Function("apply", apply)
@@ -136,20 +147,27 @@ def verify(
     findings: list[Finding] = []
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
         try:
-            problem = Problem(function, x0, settings.input_paths, settings.output_paths)
+            problem = Problem(function, x0, settings.input_paths, settings.output_paths, settings.max_applies, progress)
         except Breach as breach:
-            return _unmeasured_report(breach.finding, function, given, settings)
+            return unmeasured_report(breach.finding, function, given, settings)
         limits = limits_from(problem, settings)
-        names, claims = _claims(given, problem, notes, findings)
+        plan = planned(problem, settings)
+        claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes)
+        findings += breaches
         pairs: list[Pair] = []
-        if names and claims.size:
-            found = measure(problem, claims, settings, limits)
-            for comparison in compared(names, claims, found):
+        if claimed.matrix.size:
+            problem.expected = expected_applies(plan, settings)
+            found = measure(problem, claimed, settings, limits, plan)
+            if not plan.is_whole:
+                about_others = look_beyond_sample(problem, given, claimed, found, plan, settings.seed)
+                notes += about_others.notes
+                findings += about_others.findings
+            for comparison in compared(claimed, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
-            findings += _findings_about_apply(problem, found)
-            notes += _steps_left_out(problem, pairs, findings)
-    return _report(problem, findings, pairs, notes, given, settings)
+            findings += findings_about_apply(problem, found)
+            notes += steps_left_out(problem, pairs, findings)
+    return report_of(problem, plan, findings, pairs, notes, given, settings)
 
 
 def differentiate(
@@ -212,8 +230,8 @@ def differentiate(
             raise InvalidInput(breach.finding.message) from breach
         if not problem.inputs.size or not problem.outputs.size:
             raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
-        found = measure(problem, None, settings, limits_from(problem, settings))
-    about = _findings_about_apply(problem, found)
+        found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
+    about = findings_about_apply(problem, found)
     about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
     notes = [finding.message for finding in about]
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
@@ -232,115 +250,6 @@ def _given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[s
     return {name: given[name] for name in given if name in settings.endpoints}
 
 
-def _claims(
-    given: Mapping[str, Function], problem: Problem, notes: list[str], findings: list[Finding]
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the endpoints that keep their contract and their claims; add the breaches of the others."""
-    names: list[str] = []
-    matrices: list[NDArray[np.float64]] = []
-    for name, endpoint in given.items():
-        try:
-            matrices.append(claimed_matrix(endpoint, problem, notes))
-            names.append(name)
-        except Breach as breach:
-            findings.append(breach.finding)
-    return names, np.array(matrices)
-
-
-def _findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
-    """Return what was noticed about apply itself."""
-    findings = []
-    if found.noise.scatter > 0:
-        findings.append(
-            Finding(
-                "apply",
-                Status.NONDETERMINISTIC,
-                f"two calls of apply at x0 differ by {found.noise.scatter:.1g} of the value; fix its random seed, or "
-                "check the derivative of a deterministic part.",
-            )
-        )
-    if problem.apply.mutated:
-        findings.append(
-            Finding(
-                "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
-            )
-        )
-    return findings
-
-
-def _steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
-    """Return notes on points where apply gave no value; where that left entries open they become findings."""
-    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
-    if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
-        findings += breaches
-        return []
-    return [f"{finding.message} That point was left out; x0 itself is fine." for finding in breaches]
-
-
-def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:
-    """Return the answer of the whole check."""
-    statuses = {status for pair in pairs for status in pair.counts}
-    broken = any(f.status in BREACHES and f.endpoint != "apply" for f in findings)
-    if broken or Status.DISAGREES in statuses:
-        return Verdict.FAIL
-    open_ = {Status.UNDECIDED, Status.NONFINITE} & statuses
-    if open_ or not pairs or any(f.status is Status.NONDETERMINISTIC for f in findings):
-        return Verdict.INCONCLUSIVE
-    return Verdict.PASS
-
-
-def _report(
-    problem: Problem,
-    findings: Sequence[Finding],
-    pairs: Sequence[Pair],
-    notes: Sequence[str],
-    given: Mapping[str, Function],
-    settings: Settings,
-) -> Report:
-    seen = [pair.sensitivity for pair in pairs if math.isfinite(pair.sensitivity)]
-    remarks = list(dict.fromkeys(notes))
-    if problem.inputs.carried:
-        remarks.append("carried along, not differentiated: " + ", ".join(problem.inputs.carried))
-    resting = [leaf.path for leaf in (*problem.inputs.resting, *problem.outputs.resting)]
-    if resting:
-        remarks.append("not selected, not checked: " + ", ".join(resting))
-    n, m = problem.inputs.size, problem.outputs.size
-    return Report(
-        verdict=_verdict(findings, pairs),
-        findings=tuple(by_severity(findings)),
-        pairs=tuple(pairs),
-        coverage=Coverage(
-            problem.inputs.whole_size,
-            n if pairs else 0,
-            problem.outputs.whole_size,
-            m if pairs else 0,
-            problem.inputs.carried,
-        ),
-        sensitivity=max(seen, default=math.nan),
-        applies=problem.apply.calls,
-        endpoint_calls={name: endpoint.calls for name, endpoint in given.items()},
-        seed=settings.seed,
-        notes=tuple(remarks),
-        versions=_versions(),
-    )
-
-
-def _unmeasured_report(finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings) -> Report:
-    """Return the report of a check that could not even evaluate apply at x0."""
-    return Report(
-        verdict=Verdict.INCONCLUSIVE,
-        findings=(finding,),
-        pairs=(),
-        coverage=Coverage(0, 0, 0, 0),
-        sensitivity=math.nan,
-        applies=apply.calls,
-        endpoint_calls=dict.fromkeys(given, 0),
-        seed=settings.seed,
-        notes=("nothing was measured",),
-        versions=_versions(),
-    )
-
-
 def _blocks(problem: Problem, found: Elementwise) -> list[Block]:
     """Return the measured Jacobian, one block for each pair of leaves."""
     words = np.array([str(STATUS_OF_CODE.get(c, Status.AGREES)) for c in range(kernels.NONFINITE + 1)])
@@ -356,10 +265,3 @@ def _blocks(problem: Problem, found: Elementwise) -> list[Block]:
             )
             blocks.append(Block(output.path, source.path, value, error, eps, status[part].reshape(shape)))
     return blocks
-
-
-@functools.cache  # reading the metadata of a package takes as long as checking a small function
-def _versions() -> dict[str, str]:
-    """Return the versions of what computed the result."""
-    packages = ("fdcheck", "numpy", "numba", "optree")
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
-import importlib.util
 import io
-import json
 import os
 import sys
-import traceback
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+
+from fdcheck.loading import CannotRun, callables, point, told
 
 if TYPE_CHECKING:
     from fdcheck.results import Report
@@ -25,10 +20,6 @@ if TYPE_CHECKING:
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 _COULD_NOT_RUN = 2
 _INTERRUPTED = 130
-
-
-class _CannotRun(click.ClickException):
-    """The reason, in one line, why nothing was checked."""
 
 
 class _OneLineErrors(click.Group):
@@ -123,8 +114,14 @@ def main() -> None:
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
 @click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to check. Repeatable.")
 @click.option("--endpoints", metavar="NAME", multiple=True, help="Endpoint to check, of those given. Repeatable.")
-@click.option("--seed", type=int, help="Seed of the random direction; 0 by default.")
-@click.option("--profile", metavar="NAME", help="default, quick (half the calls) or strict (full accuracy).")
+@click.option("--max-evals", type=int, help="Input elements moved one by one; 1000 by default, else sampled.")
+@click.option("--max-applies", type=int, help="Calls of APPLY, at most; no limit by default.")
+@click.option(
+    "--max-output-samples", type=int, help="Output elements a vjp is called for; 1000 by default, else sampled."
+)
+@click.option("--max-failures", type=int, help="Findings printed of each endpoint; 10 by default. JSON has more.")
+@click.option("--seed", type=int, help="Seed of the random directions and samples; 0 by default.")
+@click.option("--profile", metavar="NAME", help="A set of defaults; see fdcheck profiles.")
 @click.option(
     "--bounds",
     metavar="PATH=LOW,HIGH",
@@ -132,9 +129,22 @@ def main() -> None:
     callback=_limits,
     help="Limits within which a part of the input may be moved. Repeatable.",
 )
+@click.option(
+    "--show-progress/--no-show-progress",
+    "progress",
+    default=None,
+    help="Progress bar on stderr; by default where that is a terminal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
-    apply: str, inputs: str, jacobian: str | None, jvp: str | None, vjp: str | None, as_json: bool, **options: Any
+    apply: str,
+    inputs: str,
+    jacobian: str | None,
+    jvp: str | None,
+    vjp: str | None,
+    progress: bool | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Check derivatives of the function APPLY at the point INPUTS.
 
@@ -142,20 +152,25 @@ def verify(
     --jacobian, --jvp and --vjp, of which at least one is needed, a bare name is a function of the same MODULE.
     A PATH is written as in the report, such as params['w'][0], and may be a glob.
 
+    Options left out are taken from the environment (FDCHECK_RTOL, FDCHECK_MAX_EVALS ...), from [tool.fdcheck] of
+    the nearest pyproject.toml, and from the profile, in that order.
+
     INPUTS is JSON, @FILE.json or @FILE.npz. In JSON, a rectangular list of numbers is a float64 array and a
     number a float; {"dtype": "int64", "value": [1, 2]} is an array of that dtype. Integer dtypes, strings, true,
     false and null are carried along, not differentiated. Put -- before a negative number.
 
     \b
-    Example:
+    Examples:
       fdcheck verify model.py:apply --jvp jvp '{"x": [0.5, 2], "n": {"dtype": "int64", "value": 3}}'
+      fdcheck verify model.py:apply --vjp vjp @x.npz --eps-for pressure=1e2 --input-paths pressure --max-evals 50
     """  # noqa: D301
     endpoints = {name: place for name, place in (("jacobian", jacobian), ("jvp", jvp), ("vjp", vjp)) if place}
     if not endpoints:
-        raise _CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
+        raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
     with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
-        report = _report(_callables(apply, endpoints), _point(inputs), given)
+        with _progress(progress) as shown:
+            report = _report(callables(apply, endpoints), point(inputs), given | shown)
     click.echo(report.to_json() if as_json else str(report))
     raise click.exceptions.Exit(_STATUS[report.verdict])
 
@@ -176,7 +191,56 @@ def demo(write: str | None) -> None:
     try:
         click.echo(heated_rod.write(Path(write)))
     except OSError as error:
-        raise _CannotRun(f"{error.filename}: {error.strerror}") from error
+        raise CannotRun(f"{error.filename}: {error.strerror}") from error
+
+
+@main.group(invoke_without_command=True)
+@click.pass_context
+def profiles(ctx: click.Context) -> None:
+    """List the profiles: named sets of defaults.
+
+    \b
+    Example:
+      fdcheck profiles show strict
+    """  # noqa: D301
+    from fdcheck.settings import profile_names, read_profile
+
+    if ctx.invoked_subcommand is None:
+        for name in profile_names():
+            click.echo(f"{name:8} {read_profile(name)['description']}")
+
+
+@profiles.command()
+@click.argument("name")
+def show(name: str) -> None:
+    """Print what a profile sets.
+
+    \b
+    Example:
+      fdcheck profiles show strict
+    """  # noqa: D301
+    from fdcheck.results import InvalidInput
+    from fdcheck.settings import profile_text
+
+    try:
+        click.echo(profile_text(name).rstrip())
+    except InvalidInput as error:
+        raise CannotRun(str(error)) from error
+
+
+@contextlib.contextmanager
+def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
+    """Yield the option that shows calls of apply as a bar on stderr; none where it is not wanted."""
+    if not (sys.stderr.isatty() if wanted is None else wanted):
+        yield {}
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True, force_terminal=wanted), transient=True) as bar:
+        task = bar.add_task("calls of apply")
+        yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
 
 
 def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -> Report:
@@ -187,165 +251,6 @@ def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -
     try:
         return verify(x0=x0, **callables, **options)
     except InvalidInput as error:
-        raise _CannotRun(str(error)) from error
+        raise CannotRun(str(error)) from error
     except (Exception, SystemExit) as error:  # sys.exit() in apply would otherwise set the exit status
-        raise _CannotRun(f"the check broke off: {_told(error)}") from error
-
-
-def _callables(apply: str, endpoints: Mapping[str, str]) -> dict[str, Callable[..., Any]]:
-    """Return apply and the endpoints."""
-    module_at = functools.cache(_module)  # endpoints share the state of the module that apply lives in
-    home = apply.rpartition(":")[0]
-    found = {}
-    for name, place in {"apply": apply, **endpoints}.items():
-        module, _, function = place.rpartition(":")
-        if not (module or home) or not function:
-            raise _CannotRun(f"{name}: expected MODULE:FUNCTION, such as heat.py:apply, got {place!r}")
-        found[name] = _function(module_at(module or home), function, module or home)
-    return found
-
-
-def _function(module: ModuleType, name: str, place: str) -> Callable[..., Any]:
-    """Return a function of a module."""
-    if not hasattr(module, name):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        names = ", ".join(key for key in own if not key.startswith("_")) or "none"
-        raise _CannotRun(f"{place} has no function {name!r}; it has: {names}")
-    function: Callable[..., Any] = getattr(module, name)
-    return function
-
-
-def _module(place: str) -> ModuleType:
-    """Return the module at a dotted name or path, newly imported."""
-    is_file = place.endswith(".py")
-    if is_file and not os.path.isfile(place):
-        raise _CannotRun(f"{place}: no such file")
-    if not is_file and not all(part.isidentifier() for part in place.split(".")):
-        raise _CannotRun(f"{place}: expected a dotted module name or a path that ends in .py")
-    try:
-        return _module_from_file(Path(place)) if is_file else _module_by_name(place)
-    except (Exception, SystemExit) as error:
-        if not is_file and isinstance(error, ModuleNotFoundError) and f"{place}.".startswith(f"{error.name}."):
-            raise _CannotRun(
-                f"no module {place!r} in {os.getcwd()} nor where Python looks for modules; a path to a file works "
-                f"too, such as path/to/{place.rpartition('.')[2]}.py:apply"
-            ) from error
-        raise _CannotRun(f"{place} raised at import: {_told(error)}") from error
-
-
-def _module_by_name(name: str) -> ModuleType:
-    """Import a module; the current directory is searched first, as by ``python -m``."""
-    sys.path.insert(0, os.getcwd())
-    return importlib.import_module(name)
-
-
-def _module_from_file(path: Path) -> ModuleType:
-    """Run a file as a module; its directory is searched first, as by ``python file.py``."""
-    sys.path.insert(0, str(path.resolve().parent))
-    name = f"checked_{path.stem}"  # a name of its own: a file called random.py must not replace that module
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None, "None only for suffixes other than .py"
-    assert spec.loader is not None, "None only for namespace packages"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module
-
-
-def _told(error: BaseException) -> str:
-    """Return an exception in one line: type, text, file and line."""
-    kind = type(error).__name__
-    if isinstance(error, SyntaxError):
-        return f"{kind}: {error.msg} ({error.filename}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    return f"{kind}: {error} ({frames[-1].filename}, line {frames[-1].lineno})"
-
-
-def _point(text: str) -> Any:
-    """Return the structure that INPUTS stands for."""
-    if not text.startswith("@"):
-        hint = f"; for the file of that name write @{text}" if os.path.isfile(text) else ""
-        return _from_json(text, "INPUTS", hint)
-    path = Path(text[1:])
-    if path.suffix not in (".json", ".npz"):
-        raise _CannotRun(f"INPUTS: expected @FILE.json or @FILE.npz, got {text}")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _CannotRun(f"{path}: {error.strerror}") from error
-    return _from_npz(content, str(path)) if path.suffix == ".npz" else _from_json(content, str(path))
-
-
-def _from_npz(content: bytes, source: str) -> dict[str, Any]:
-    """Return the arrays of an npz file by name."""
-    import numpy as np
-
-    file = io.BytesIO(content)
-    if not zipfile.is_zipfile(file):
-        raise _CannotRun(f"{source}: not an npz file")
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except Exception as error:  # numpy, zipfile and zlib raise a dozen types on what they cannot read
-        raise _CannotRun(f"{source}: expected arrays of numbers and no objects: {error}") from error
-
-
-def _from_json(text: str | bytes, source: str, hint: str = "") -> Any:
-    """Return the structure that a JSON text stands for."""
-    try:
-        return _structure(json.loads(text))
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise _CannotRun(f"{source}: no valid JSON: {error.msg} at {place}{hint}") from error
-    except RecursionError as error:
-        raise _CannotRun(f"{source}: nested too deeply") from error
-    except (ValueError, OverflowError) as error:
-        raise _CannotRun(f"{source}: {error}") from error
-
-
-def _structure(node: Any) -> Any:
-    """Return a JSON value with its numbers and rectangular lists of numbers as floats and arrays."""
-    import numpy as np
-
-    if isinstance(node, dict):
-        if node.keys() == {"dtype", "value"}:
-            return _declared(node["dtype"], node["value"])
-        return {key: _structure(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [_structure(value) for value in node] if _shape(node) is None else np.array(node, np.float64)
-    return float(node) if _shape(node) == () else node
-
-
-def _shape(node: Any, numbers: tuple[type, ...] = (int, float)) -> tuple[int, ...] | None:
-    """Return the shape of a number or a rectangular list of numbers, None for anything else."""
-    if type(node) in numbers:  # not isinstance, for which true is an int
-        return ()
-    if not isinstance(node, list):
-        return None
-    shapes = {_shape(value, numbers) for value in node} or {()}
-    shape = shapes.pop()
-    return None if shapes or shape is None else (len(node), *shape)
-
-
-def _declared(name: Any, value: Any) -> Any:
-    """Return a value in the dtype that stands with it.
-
-    Raises
-    ------
-    ValueError
-        If the dtype is none of numbers, or does not hold the value.
-    """
-    import numpy as np
-
-    dtype = np.dtype(np.sctypeDict.get(name, object) if isinstance(name, str) else object)
-    if dtype.kind not in "biufc":
-        raise ValueError(f"dtype: expected one of numbers, such as float32 or int64, got {json.dumps(name)}")
-    if _shape(value, (bool,) if dtype.kind == "b" else (int, float)) is None:
-        wanted = "true, false" if dtype.kind == "b" else "a number"
-        raise ValueError(f"value: expected {wanted} or a rectangular list for {name}, got {json.dumps(value):.60}")
-    with np.errstate(over="ignore"):
-        array = np.array(value, dtype)
-    exact = array.tolist() == value if dtype.kind in "iu" else np.all(np.isfinite(array) == np.isfinite(value))
-    if not exact:
-        raise ValueError(f"value: {name} does not hold {json.dumps(value):.60}")
-    return array[()]
+        raise CannotRun(f"the check broke off: {told(error)}") from error

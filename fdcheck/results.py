@@ -12,6 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+SCHEMA = "fdcheck-report-1"
+"""Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
+
 
 class InvalidInput(ValueError):
     """An argument that cannot be used; the message names it and says what was expected and what came."""
@@ -241,6 +244,8 @@ class Coverage:
         Real output elements in all, and those compared.
     carried : tuple of str
         Paths of inputs that were carried along and not differentiated.
+    elements : dict of str to (int, int)
+        By input path: elements perturbed one by one, and elements there are.
     """
 
     inputs: int
@@ -248,6 +253,7 @@ class Coverage:
     outputs: int
     outputs_measured: int
     carried: tuple[str, ...] = ()
+    elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -272,11 +278,13 @@ class Report:
     endpoint_calls : dict of str to int
         Calls of each endpoint.
     seed : int
-        Seed of the random direction along which noise was measured.
+        Seed of the random directions and samples.
     notes : tuple of str
         Remarks that change no verdict.
     versions : dict of str to str
         Versions of fdcheck and of the libraries that computed the result.
+    max_failures : int
+        Findings of each endpoint that the text shows.
     """
 
     verdict: Verdict
@@ -289,6 +297,7 @@ class Report:
     seed: int
     notes: tuple[str, ...]
     versions: Mapping[str, str]
+    max_failures: int = 10
 
     @property
     def passed(self) -> bool:
@@ -331,10 +340,10 @@ class Report:
         Returns
         -------
         dict
-            Complex numbers are ``{'re': ..., 'im': ...}``.
+            ``schema`` names the form and its version, the other keys are the fields. Complex numbers are
+            ``{'re': ..., 'im': ...}``.
         """
-        plain: dict[str, Any] = _plain(self)
-        return plain
+        return {"schema": SCHEMA, **_plain(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""

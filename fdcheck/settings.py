@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import json
 import math
 import operator
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +20,16 @@ import numpy as np
 from fdcheck.results import InvalidInput
 
 ENDPOINTS = ("jacobian", "jvp", "vjp")
+
+_LISTS = ("input_paths", "output_paths", "endpoints")
+_SHARED = (
+    "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "max_evals", "max_applies", "max_output_samples",
+    "max_failures", "seed", "profile",
+)  # fmt: skip
+"""Options that the environment may set; the others belong to profiles."""
+
+_WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failures": 0, "max_applies": 16}
+"""Options that are whole numbers, and the least that each may be: x0, its noise and one element take 16 applies."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +52,16 @@ class Settings:
         Which of the given endpoints to check; None for all.
     bounds : dict of str to (float, float), (float, float) or None
         Inclusive limits within which inputs may be moved, for paths or globs, or one pair for all.
+    max_evals : int
+        Input elements moved one by one at most; more are sampled.
+    max_applies : int or None
+        Calls of apply at most; None for no limit.
+    max_output_samples : int
+        Output elements for which a vjp is called at most; more are sampled.
+    max_failures : int
+        Findings printed per endpoint; the report keeps them all.
     seed : int
-        Seed of the random directions.
+        Seed of the random directions and samples.
     profile : str
         ``'default'``, ``'quick'`` or ``'strict'``.
     least_steps : int
@@ -57,31 +78,100 @@ class Settings:
     output_paths: tuple[str, ...] | None = None
     endpoints: tuple[str, ...] | None = None
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None
+    max_evals: int = 1000
+    max_applies: int | None = None
+    max_output_samples: int = 1000
+    max_failures: int = 10
     seed: int = 0
     profile: str = "default"
     least_steps: int = 2
     full_accuracy: bool = False
 
 
-def settings_from(profile: str = "default", **options: Any) -> Settings:
-    """Return checked settings: the options given over those of a profile.
+def settings_from(profile: str | None = None, **options: Any) -> Settings:
+    """Return checked settings: the options given, over the environment, over pyproject.toml, over a profile.
 
     Parameters
     ----------
-    profile : str
-        Name of a profile.
+    profile : str, optional
+        Name of a profile; by default the one that the environment or pyproject.toml names, else ``'default'``.
     **options
         Fields of :class:`Settings`; None where an option was not given.
 
     Raises
     ------
     InvalidInput
-        If the profile is unknown or a value cannot be used.
+        If the profile is unknown or a value cannot be used; the message names the variable or the file it is from.
     """
+    shared = {**_checked(*from_pyproject()), **_checked(*from_environment())}
+    usual = shared.pop("profile", "default")
+    profile = usual if profile is None else profile
     if not isinstance(profile, str):
         raise InvalidInput(f"profile: expected one of {', '.join(profile_names())}, got {profile!r:.60}")
-    values = {k: v for k, v in read_profile(profile).items() if k != "description"}
-    values |= {k: v for k, v in options.items() if v is not None}
+    own = {k: v for k, v in read_profile(profile).items() if k != "description"}
+    given = {k: v for k, v in options.items() if v is not None}
+    return Settings(profile=profile, **{**_checked(own, f"profile {profile}: "), **shared, **_checked(given)})
+
+
+def from_environment() -> tuple[dict[str, Any], str]:
+    """Return the options that ``FDCHECK_RTOL`` and its like set, and what to call their source.
+
+    Words of a list are separated by blanks; ``FDCHECK_EPS_FOR`` and ``FDCHECK_BOUNDS`` are JSON objects.
+    """
+    found: dict[str, Any] = {}
+    for name in _SHARED:
+        text = os.environ.get(f"FDCHECK_{name.upper()}")
+        if text:
+            found[name] = text.split() if name in _LISTS else _read(text)
+    return found, "environment variable FDCHECK_"
+
+
+def _read(text: str) -> Any:
+    """Return a JSON value, or the text where it is none."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def from_pyproject() -> tuple[dict[str, Any], str]:
+    """Return the table ``[tool.fdcheck]`` of the nearest pyproject.toml upwards of the working directory."""
+    folder = Path.cwd()
+    for place in (folder, *folder.parents):
+        path = place / "pyproject.toml"
+        try:
+            changed = path.stat().st_mtime_ns
+        except OSError:
+            continue
+        return dict(_tool_table(path, changed)), f"[tool.fdcheck] of {path}: "
+    return {}, ""
+
+
+@functools.lru_cache(maxsize=8)
+def _tool_table(path: Path, changed: int) -> Mapping[str, Any]:
+    """Return the table of one file as it was when it was last changed."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("fdcheck", {})
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}") from error
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{path}: expected tool.fdcheck to be a table, got {table!r:.60}")
+    return MappingProxyType(table)
+
+
+def _checked(options: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+    """Return options with their values checked and converted; messages begin with where they are from."""
+    try:
+        return _converted(options)
+    except InvalidInput as error:
+        name, _, rest = str(error).partition(":")
+        place = f"{source}{name.upper()}" if source.endswith("_") else f"{source}{name}"
+        raise InvalidInput(f"{place}:{rest}" if source else str(error)) from None
+
+
+def _converted(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with their values checked and converted."""
+    values = dict(options)
     known = {f.name for f in fields(Settings)}
     for name in values:
         if name not in known:
@@ -100,9 +190,10 @@ def settings_from(profile: str = "default", **options: Any) -> Settings:
     for name in values.get("endpoints") or ():
         if name not in ENDPOINTS:
             raise InvalidInput(f"endpoints: expected some of {', '.join(ENDPOINTS)}, got {name!r}")
-    if "seed" in values:
-        values["seed"] = _seed(values["seed"])
-    return Settings(profile=profile, **values)
+    for name, least in _WHOLE_NUMBERS.items():
+        if name in values:
+            values[name] = _whole(name, values[name], least)
+    return values
 
 
 def profile_names() -> tuple[str, ...]:
@@ -120,11 +211,21 @@ def read_profile(name: str) -> Mapping[str, Any]:
     InvalidInput
         If there is no profile of that name.
     """
+    return MappingProxyType(tomllib.loads(profile_text(name)))
+
+
+def profile_text(name: str) -> str:
+    """Return the file of a profile.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no profile of that name.
+    """
     names = profile_names()
     if name not in names:
         raise InvalidInput(f"profile: expected one of {', '.join(names)}, got {name!r}")
-    text = importlib.resources.files("fdcheck.conf").joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return MappingProxyType(tomllib.loads(text))
+    return importlib.resources.files("fdcheck.conf").joinpath(f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _number(name: str, value: Any, positive: bool) -> float:
@@ -139,15 +240,15 @@ def _number(name: str, value: Any, positive: bool) -> float:
     return number
 
 
-def _seed(value: Any) -> int:
-    """Return a whole number that is not negative."""
+def _whole(name: str, value: Any, least: int) -> int:
+    """Return a whole number that is not below the least allowed."""
     try:
-        seed = -1 if isinstance(value, bool) else operator.index(value)
+        number = least - 1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        seed = -1
-    if seed < 0:
-        raise InvalidInput(f"seed: expected a whole number, 0 or larger, got {value!r:.60}")
-    return seed
+        number = least - 1
+    if number < least:
+        raise InvalidInput(f"{name}: expected a whole number, {least} or larger, got {value!r:.60}")
+    return number
 
 
 def _mapping(name: str, value: Any) -> Mapping[Any, Any]:

@@ -3,11 +3,13 @@
 import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+import tomllib
 
 import numpy as np
 import pytest
@@ -230,11 +232,11 @@ def test_version():
     assert result.stdout == "fdcheck 0.1.0\n"
 
 
-@pytest.mark.parametrize("command", [[], ["verify"], ["demo"]])
+@pytest.mark.parametrize("command", [[], ["verify"], ["demo"], ["profiles"], ["profiles", "show"]])
 def test_help_has_an_example_on_a_line_of_its_own(command):
     result = run(*command, "--help")
     assert result.exit_code == 0
-    assert "Example:\n  " in textwrap.dedent(result.stdout.replace("\n  ", "\n"))
+    assert re.search(r"Examples?:\n  ", textwrap.dedent(result.stdout.replace("\n  ", "\n")))
 
 
 def test_help_imports_nothing_heavy():
@@ -276,6 +278,9 @@ def options_seen(monkeypatch, *arguments):
         (["--output-paths", "y"], {"output_paths": ("y",)}),
         (["--endpoints", "jvp", "--endpoints", "vjp"], {"endpoints": ("jvp", "vjp")}),
         (["--seed", "0", "--profile", "strict"], {"seed": 0, "profile": "strict"}),
+        (["--max-evals", "5", "--max-applies", "99"], {"max_evals": 5, "max_applies": 99}),
+        (["--max-output-samples", "3", "--max-failures", "0"], {"max_output_samples": 3, "max_failures": 0}),
+        (["--no-show-progress"], {}),
     ],
 )
 def test_options_arrive_under_their_python_names(folder, monkeypatch, arguments, options):
@@ -286,6 +291,33 @@ def test_every_option_of_verify_can_be_given():
     on_command_line = {parameter.name for parameter in main.commands["verify"].params}
     in_python = set(inspect.signature(api.verify).parameters)
     assert in_python - {"x0"} <= on_command_line
+
+
+def test_profiles_are_listed_and_shown():
+    listed = run("profiles")
+    assert listed.exit_code == 0
+    names = [line.split()[0] for line in listed.stdout.splitlines()]
+    assert names == ["default", "noisy", "quick", "strict"]
+    assert all(len(line) <= 120 for line in listed.stdout.splitlines())
+    shown = run("profiles", "show", "noisy")
+    assert shown.exit_code == 0
+    assert tomllib.loads(shown.stdout)["rtol"] == 0.02
+    unknown = run("profiles", "show", "nosy")
+    assert unknown.exit_code == 2
+    assert unknown.stderr.startswith("fdcheck: profile: expected one of default, noisy, quick, strict, got 'nosy'")
+
+
+def test_progress_is_a_bar_on_stderr_and_leaves_stdout_alone(folder):
+    quiet = run("verify", "model.py:apply", "--jvp", "jvp", "--json", "[1, 2]")
+    shown = run("verify", "model.py:apply", "--jvp", "jvp", "--json", "--show-progress", "[1, 2]")
+    assert json.loads(shown.stdout) == json.loads(quiet.stdout)
+    assert "calls of apply" in shown.stderr
+    assert quiet.stderr == ""
+
+
+def test_json_names_its_form(folder):
+    result = run("verify", "model.py:apply", "--jvp", "jvp", "--json", "[1, 2]")
+    assert json.loads(result.stdout)["schema"] == "fdcheck-report-1"
 
 
 def test_step_is_forced_on_one_part_alone(folder):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 from decimal import Decimal
 from fractions import Fraction
 
@@ -52,10 +53,10 @@ def test_options_win_over_the_profile_and_none_leaves_it(monkeypatch):
 
 def test_a_bad_value_in_a_profile_is_named_too(monkeypatch):
     monkeypatch.setattr("fdcheck.settings.read_profile", lambda name: {"rtol": "tight"})
-    with pytest.raises(InvalidInput, match=r"^rtol: .*'tight'"):
+    with pytest.raises(InvalidInput, match=r"^profile default: rtol: .*'tight'"):
         settings_from("default")
     monkeypatch.setattr("fdcheck.settings.read_profile", lambda name: {"rtoll": 0.1})
-    with pytest.raises(InvalidInput, match=r"^rtoll: unknown option; there are: .*rtol"):
+    with pytest.raises(InvalidInput, match=r"^profile default: rtoll: unknown option; there are: .*rtol"):
         settings_from("default")
 
 
@@ -260,3 +261,106 @@ def test_every_profile_passes_what_is_right_and_fails_what_is_wrong(profile):
 
 def test_quick_costs_less_than_the_default():
     assert fdcheck.verify(apply, X, vjp=vjp, profile="quick").applies < fdcheck.verify(apply, X, vjp=vjp).applies
+
+
+# where options come from
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Return a function that writes pyproject.toml; the working directory lies two folders below it."""
+    below = tmp_path / "src" / "deep"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    return lambda text: (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+
+
+def test_option_over_environment_over_pyproject_over_profile(project, monkeypatch):
+    assert settings_from("noisy").rtol == 0.02
+    project("[tool.fdcheck]\nrtol = 0.03\nseed = 4\n")
+    assert settings_from("noisy").rtol == 0.03
+    monkeypatch.setenv("FDCHECK_RTOL", "0.04")
+    assert settings_from("noisy").rtol == 0.04
+    assert settings_from("noisy").seed == 4
+    assert settings_from("noisy", rtol=0.05).rtol == 0.05
+
+
+def test_a_profile_may_come_from_either_place(project, monkeypatch):
+    project('[tool.fdcheck]\nprofile = "quick"\n')
+    assert settings_from().profile == "quick"
+    assert settings_from().least_steps == 1
+    monkeypatch.setenv("FDCHECK_PROFILE", "strict")
+    assert settings_from().full_accuracy
+    assert not settings_from("default").full_accuracy
+
+
+def test_the_nearest_pyproject_counts_even_without_a_table(project, tmp_path):
+    project("[tool.fdcheck]\nseed = 3\n")
+    assert settings_from().seed == 3
+    (tmp_path / "src" / "pyproject.toml").write_text("[project]\nname = 'other'\n", encoding="utf-8")
+    assert settings_from().seed == 0
+
+
+def test_a_changed_pyproject_is_read_again(project, tmp_path):
+    project("[tool.fdcheck]\nseed = 3\n")
+    assert settings_from().seed == 3
+    project("[tool.fdcheck]\nseed = 44\n")
+    os.utime(tmp_path / "pyproject.toml", ns=(1, 1))
+    assert settings_from().seed == 44
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("rtol", "1e-2", 0.01),
+        ("atol", "0", 0.0),
+        ("eps", "1e-3", 1e-3),
+        ("eps_for", '{"a": 1e2, "b": 1e-8}', {"a": 100.0, "b": 1e-8}),
+        ("bounds", "[0, 1]", [0, 1]),
+        ("input_paths", "a b[0]", ("a", "b[0]")),
+        ("endpoints", "jvp vjp", ("jvp", "vjp")),
+        ("max_evals", "7", 7),
+        ("max_applies", "70", 70),
+        ("max_output_samples", "9", 9),
+        ("max_failures", "0", 0),
+        ("seed", "5", 5),
+    ],
+)
+def test_every_shared_option_has_a_variable(monkeypatch, name, text, value):
+    monkeypatch.setenv(f"FDCHECK_{name.upper()}", text)
+    assert getattr(settings_from(), name) == value
+
+
+def test_an_empty_variable_sets_nothing(monkeypatch):
+    monkeypatch.setenv("FDCHECK_RTOL", "")
+    assert settings_from().rtol is None
+
+
+def test_messages_name_the_variable_or_the_file(project, monkeypatch, tmp_path):
+    monkeypatch.setenv("FDCHECK_RTOL", "tight")
+    with pytest.raises(InvalidInput, match=r"^environment variable FDCHECK_RTOL: expected a number.*'tight'"):
+        settings_from()
+    monkeypatch.delenv("FDCHECK_RTOL")
+    project("[tool.fdcheck]\nrtoll = 1\n")
+    with pytest.raises(InvalidInput, match=r"^\[tool.fdcheck\] of .*pyproject.toml: rtoll: unknown option"):
+        settings_from()
+    project("[tool.fdcheck\n")
+    with pytest.raises(InvalidInput, match=r"pyproject.toml: "):
+        settings_from()
+    project("[tool]\nfdcheck = 3\n")
+    with pytest.raises(InvalidInput, match=r"pyproject.toml: expected tool.fdcheck to be a table, got 3"):
+        settings_from()
+
+
+def test_verify_reads_them_too(project, monkeypatch):
+    monkeypatch.setenv("FDCHECK_MAX_EVALS", "3")
+    report = fdcheck.verify(np.sin, np.linspace(0, 1, 20), jvp=lambda x, t: t * np.cos(x))
+    assert report.coverage.inputs_measured == 3
+
+
+@pytest.mark.parametrize(("name", "least"), [("max_evals", 1), ("max_applies", 16), ("max_output_samples", 1)])
+def test_budgets_have_a_least_value(name, least):
+    assert getattr(settings_from(**{name: least}), name) == least
+    for value in (least - 1, 2.5, "many", True):
+        with pytest.raises(InvalidInput, match=rf"^{name}: expected a whole number, {least} or larger"):
+            settings_from(**{name: value})

@@ -8,16 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fdcheck.checks.plan import Plan
 from fdcheck.numerics import kernels
-from fdcheck.numerics.differences import Measurement, measure_columns
+from fdcheck.numerics.differences import Measurement, Rules, measure_columns, unmeasured
 from fdcheck.numerics.noise import Noise, measure_noise, noise_from_afar
 from fdcheck.numerics.roughness import Doubt, rough_outputs
 from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
 from fdcheck.problem.callables import Problem
+from fdcheck.problem.endpoints import Claimed
 from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, unbounded
 from fdcheck.problem.trees import Leaf, matching
 from fdcheck.results import InvalidInput
 from fdcheck.settings import Settings
+
+_PLAIN = (kernels.AGREES, kernels.DISAGREES, kernels.SKIPPED)
+"""Codes of entries whose slopes add up along a direction; a kink, a jump and what is undecided do not."""
 
 _SCANNED_COLUMNS = 2
 """Failing columns searched for jumps before the others are believed: a rough program is rough in all inputs
@@ -26,14 +31,14 @@ that it depends on."""
 
 @dataclass(frozen=True)
 class Elementwise:
-    """What was measured of every column, and with which rules.
+    """What was measured of every column of a plan, and with which rules.
 
     Parameters
     ----------
     measurement : Measurement
         Estimates, error bars and codes.
-    noise, steps, accuracy : Noise, StepRange, Accuracy
-        What they were measured with.
+    rules : Rules
+        What it was measured with.
     forced : ndarray, shape (n,)
         Steps that the user forced, NaN elsewhere.
     rough : ndarray of bool, shape (m, n)
@@ -41,9 +46,7 @@ class Elementwise:
     """
 
     measurement: Measurement
-    noise: Noise
-    steps: StepRange
-    accuracy: Accuracy
+    rules: Rules
     forced: NDArray[np.float64]
     rough: NDArray[np.bool_]
 
@@ -67,19 +70,21 @@ def limits_from(problem: Problem, settings: Settings) -> Limits:
     return Limits(_forced_steps(problem, settings), _bounds(problem, settings))
 
 
-def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Settings, limits: Limits) -> Elementwise:
-    """Measure every column and decide every entry.
+def measure(problem: Problem, claimed: Claimed | None, settings: Settings, limits: Limits, plan: Plan) -> Elementwise:
+    """Measure every column of a plan and decide its entries.
 
     Parameters
     ----------
     problem : Problem
         apply and x0.
-    claims : ndarray, shape (e, m, n), or None
+    claimed : Claimed or None
         What each endpoint claims; None to measure without a claim.
     settings : Settings
         Tolerances and thoroughness.
     limits : Limits
         Forced steps and bounds.
+    plan : Plan
+        Which columns to measure.
 
     Returns
     -------
@@ -87,56 +92,101 @@ def measure(problem: Problem, claims: NDArray[np.float64] | None, settings: Sett
         Cost in applies: 9 beside the one at x0, then 4 an input as a rule; more where something is in doubt.
     """
     steps = step_range(problem, limits.forced)
-    noise = measure_noise(problem, steps.scale, limits.bounds, settings.seed)
-    result = _decided(problem, claims, settings, limits, steps, noise)
+    moving = np.zeros(problem.inputs.size, np.bool_)
+    moving[plan.columns] = True
+    noise = measure_noise(problem, steps.scale, limits.bounds, settings.seed, moving)
+    result = _decided(problem, claimed, settings, limits, plan, steps, noise)
     if not result.rough.any():
         return result
-    further = noise_from_afar(problem, noise, steps.scale, limits.bounds, settings.seed)
+    further = noise_from_afar(problem, noise, steps.scale, limits.bounds, settings.seed, moving)
     if not np.any(result.rough.any(axis=1) & (further.level > 2 * noise.level)):
         return result
-    return _decided(problem, claims, settings, limits, steps, further)
+    return _decided(problem, claimed, settings, limits, plan, steps, further)
 
 
 def _decided(
     problem: Problem,
-    claims: NDArray[np.float64] | None,
+    claimed: Claimed | None,
     settings: Settings,
     limits: Limits,
+    plan: Plan,
     steps: StepRange,
     noise: Noise,
 ) -> Elementwise:
-    """Measure every column with a given noise, and take second looks where something does not fit."""
-    forced, bounds = limits.forced, limits.bounds
-    known = np.zeros((0, problem.outputs.size, problem.inputs.size)) if claims is None else claims
+    """Measure the columns of a plan with a given noise, and take second looks where something does not fit."""
+    m, n = problem.outputs.size, problem.inputs.size
+    claims = claimed.matrix if claimed else None
+    wanted = claimed.rows if claimed else np.ones((1, m), np.bool_)
+    known = np.zeros((0, m, n)) if claims is None else claims
     full = settings.full_accuracy or claims is None
     goal, noise = accuracy(problem, known, noise, steps, settings.rtol, settings.atol or 0.0, full)
-    first = first_steps(problem, known, noise, steps, goal, forced)
-    found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
-    is_forced = np.isfinite(forced)
-    aliased = _aliased(found, noise, goal)
+    rules = Rules(noise, steps, goal, settings.least_steps, limits.bounds)
+    first = first_steps(problem, known, noise, steps, goal, limits.forced)
+    found = measured(problem, claims, wanted, plan.columns, first, rules)
+    is_forced = np.isfinite(limits.forced)
+    aliased = _aliased(found, plan.columns, noise, goal)
     if aliased.any() and not is_forced.any():
         tiny = np.maximum(0.5 * noise.reach * np.abs(noise.direction), steps.low)
-        first = np.stack([tiny, 8 * tiny])
-        found = measure_columns(problem, claims, noise, steps, goal, first, settings.least_steps, bounds)
+        found = measured(problem, claims, wanted, plan.columns, np.stack([tiny, 8 * tiny]), rules)
     if is_forced.any():
         _blame_forced_steps(problem, found, is_forced, aliased)
-    rough = np.zeros(found.estimate.shape, np.bool_)
-    result = Elementwise(found, noise, steps, goal, forced, rough)
+    result = Elementwise(found, rules, limits.forced, np.zeros((m, n), np.bool_))
     if claims is not None:
-        _look_for_roughness(problem, claims, result, bounds)
+        _look_for_roughness(problem, claims, result)
     return result
 
 
-def _aliased(found: Measurement, noise: Noise, goal: Accuracy) -> NDArray[np.bool_]:
+def measure_also(problem: Problem, claimed: Claimed, found: Elementwise, column: int) -> None:
+    """Measure one more column with the rules of the others, and add it to what was found.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    claimed : Claimed
+        What each endpoint claims, also of this column.
+    found : Elementwise
+        Receives the column.
+    column : int
+        Real input coordinate.
+    """
+    rules = found.rules
+    first = first_steps(problem, claimed.matrix, rules.noise, rules.steps, rules.accuracy, found.forced)
+    further = measured(problem, claimed.matrix, claimed.rows, np.array([column]), first, rules)
+    own = Elementwise(further, rules, found.forced, found.rough)
+    _look_for_roughness(problem, claimed.matrix, own)
+    found.measurement.code[:, :, column] = further.code[:, :, column]
+    found.measurement.entry[:, :, column] = further.entry[:, :, column]
+    found.measurement.columns.update(further.columns)
+
+
+def measured(
+    problem: Problem,
+    claims: NDArray[np.float64] | None,
+    wanted: NDArray[np.bool_],
+    columns: NDArray[np.int64],
+    first: NDArray[np.float64],
+    rules: Rules,
+) -> Measurement:
+    """Return what is measured of columns in the rows wanted of each endpoint, shape (e, m)."""
+    found = unmeasured(len(wanted), problem.outputs.size, problem.inputs.size)
+    found.code[:, :, columns] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)[:, :, None]
+    measure_columns(problem, claims, columns, first, rules, found)
+    return found
+
+
+def _aliased(found: Measurement, columns: NDArray[np.int64], noise: Noise, goal: Accuracy) -> NDArray[np.bool_]:
     """Return the outputs whose estimates contradict the slope seen at a tiny step along a random direction.
 
     A ripple whose period is the step, or a sine that turns many times within it, leaves smooth and wrong
     differences. Kinks and undecided entries excuse an output: there the slopes do not add up.
     """
-    plain = ((found.code == kernels.AGREES) | (found.code == kernels.DISAGREES)).all(axis=(0, 2))
-    along = found.estimate @ noise.direction
-    spread = found.error @ np.abs(noise.direction)
-    size = np.abs(found.estimate) @ np.abs(noise.direction)
+    plain = np.isin(found.code[:, :, columns], _PLAIN).all(axis=(0, 2))
+    direction = noise.direction[columns]
+    estimate, error, _ = found.entry[:, :, columns]
+    along = estimate @ direction
+    spread = error @ np.abs(direction)
+    size = np.abs(estimate) @ np.abs(direction)
     allowed = noise.slope_error + spread + goal.rtol_out * size + noise.slope_noise
     with np.errstate(invalid="ignore"):
         aliased: NDArray[np.bool_] = plain & np.isfinite(noise.slope_error) & (np.abs(along - noise.slope) > allowed)
@@ -152,11 +202,12 @@ def _blame_forced_steps(
     """
     finite = np.isfinite(problem.value.astype(np.float64))
     unmoved = finite[:, None] & is_forced & np.isin(found.code, (kernels.NONFINITE, kernels.EDGE)).any(axis=0)
-    found.code[:, unmoved & np.isnan(found.estimate)] = kernels.NOISE
-    found.code[:, aliased[:, None] & is_forced] = kernels.CURVATURE
+    looked_at = found.code != kernels.SKIPPED
+    found.code[looked_at & unmoved & np.isnan(found.estimate)] = kernels.NOISE
+    found.code[looked_at & aliased[:, None] & is_forced] = kernels.CURVATURE
 
 
-def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise, bounds: Bounds) -> None:
+def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise) -> None:
     """Search failing columns for jumps that explain the failure, and turn what they explain into undecided."""
     found = result.measurement
     failing = found.code == kernels.DISAGREES
@@ -165,7 +216,7 @@ def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: E
             return
         outputs = np.flatnonzero(failing[:, :, j].any(axis=0))
         doubts = [_doubt(claims[failing[:, i, j], i, j], result, int(i), int(j)) for i in outputs]
-        rough = rough_outputs(problem, int(j), doubts, float(result.steps.scale[j]), bounds)
+        rough = rough_outputs(problem, int(j), doubts, float(result.rules.steps.scale[j]), result.rules.bounds)
         result.rough[outputs[rough], j] = True
         for i in outputs[rough]:
             found.code[failing[:, i, j], i, j] = kernels.NOISE
@@ -183,7 +234,7 @@ def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column
     alike = unmoved if stands_still else np.abs(evidence.slopes(output) - slope) <= 0.1 * abs(miss)
     last = max(int(np.argmin(np.append(alike, False))) - 1, 0)  # of the steps alike from the smallest up
     steady = float(evidence.up_step[last])
-    return Doubt(output, slope, miss, steady, float(result.noise.level[output]), stands_still)
+    return Doubt(output, slope, miss, steady, float(result.rules.noise.level[output]), stands_still)
 
 
 def _forced_steps(problem: Problem, settings: Settings) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from fdcheck.checks.elementwise import Elementwise
 from fdcheck.numerics import kernels
 from fdcheck.numerics.steps import STEP_NOISES
 from fdcheck.problem.callables import Problem
+from fdcheck.problem.endpoints import Claimed
 from fdcheck.problem.trees import Leaf
 from fdcheck.results import Finding, Measured, Pair, Status
 
@@ -68,22 +69,22 @@ class Comparison:
     sensitivity: NDArray[np.float64]
 
 
-def compared(names: Sequence[str], claims: NDArray[np.float64], found: Elementwise) -> list[Comparison]:
-    """Return each endpoint's claims, shape (e, m, n), beside the measurement."""
-    goal = found.accuracy
+def compared(claimed: Claimed, found: Elementwise) -> list[Comparison]:
+    """Return each endpoint's claims beside the measurement."""
+    goal = found.rules.accuracy
     estimate, error = found.measurement.estimate, found.measurement.error
     size = np.abs(estimate)
     rtol = np.maximum(goal.rtol_out[:, None], goal.rtol_in[None, :])
     result = []
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        for e, name in enumerate(names):
-            tolerance = goal.atol + rtol * np.fmax(np.abs(claims[e]), size)
-            off = np.abs(claims[e] - estimate)
+        for e, (name, claims) in enumerate(zip(claimed.names, claimed.matrix, strict=True)):
+            tolerance = goal.atol[:, None] + rtol * np.fmax(np.abs(claims), size)
+            off = np.abs(claims - estimate)
             excess = np.where(off > 0, off / (tolerance + error), 0.0)
-            excess[~np.isfinite(claims[e])] = np.inf
+            excess[~np.isfinite(claims)] = np.inf
             excess[~np.isfinite(estimate)] = 0.0
             noticed = np.where(size > 2 * error, (tolerance + 2 * error) / size, np.nan)
-            result.append(Comparison(name, claims[e], found, found.measurement.code[e], excess, noticed))
+            result.append(Comparison(name, claims, found, found.measurement.code[e], excess, noticed))
     return result
 
 
@@ -101,20 +102,20 @@ def pairs_of(problem: Problem, comparison: Comparison) -> list[Pair]:
         _pair(comparison, output, source)
         for output in problem.outputs.leaves
         for source in problem.inputs.leaves
-        if output.size and source.size
+        if (comparison.code[output.start : output.stop, source.start : source.stop] != kernels.SKIPPED).any()
     ]
 
 
 def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
     part = np.s_[output.start : output.stop, source.start : source.stop]
     block, excess = comparison.code[part], comparison.excess[part]
-    failed = block == kernels.DISAGREES
-    ranked = np.where(failed, excess, -1.0) if failed.any() else excess  # a failure is worse than any excess
+    failed, looked_at = block == kernels.DISAGREES, block != kernels.SKIPPED
+    ranked = np.where(failed if failed.any() else looked_at, excess, -1.0)  # a failure is worse than any excess
     i, j = np.unravel_index(int(np.argmax(ranked)), block.shape)
     row, column = output.start + int(i), source.start + int(j)
     counts: dict[str, int] = {}
     for code, number in enumerate(np.bincount(block.ravel())):
-        if number:
+        if number and code != kernels.SKIPPED:
             status = str(STATUS_OF_CODE[code])
             counts[status] = counts.get(status, 0) + int(number)
     measurement = comparison.found.measurement
@@ -123,7 +124,7 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
         endpoint=comparison.endpoint,
         output=output.path,
         input=source.path,
-        entries=block.size,
+        entries=int(np.count_nonzero(looked_at)),
         counts=counts,
         claimed=float(comparison.claims[row, column]),
         estimated=float(measurement.estimate[row, column]),
@@ -139,7 +140,7 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
 def entry_findings(problem: Problem, comparison: Comparison) -> list[Finding]:
     """Return the entries that are anything but plain, worst first within each status."""
     result: list[Finding] = []
-    if (comparison.code == kernels.AGREES).all():
+    if np.isin(comparison.code, (kernels.AGREES, kernels.SKIPPED)).all():
         return result
     for codes in _BY_STATUS:
         rows, columns = np.nonzero(np.isin(comparison.code, codes))
@@ -211,7 +212,7 @@ def _message(
     if code == kernels.JUMP:
         return f"apply jumps at x0; the claim {claimed:.6g} is the slope of one side and is accepted."
     if code == kernels.DISAGREES:
-        if np.isfinite(claimed) and _is_kinked(steps, float(found.noise.level[row]), abs(claimed - estimate)):
+        if np.isfinite(claimed) and _is_kinked(steps, float(found.rules.noise.level[row]), abs(claimed - estimate)):
             left, right = _at_kink(steps)
             return (
                 f"x0 lies at a kink: slope {left:.6g} on the left and {right:.6g} on the right; the claim "
@@ -256,7 +257,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]
     if np.isfinite(forced):
-        noise = float(found.noise.level[row])
+        noise = float(found.rules.noise.level[row])
         moved = max(abs(claimed), abs(estimate)) * forced
         if moved < 30 * noise:
             better = _suggested(found, row, column, claimed)
@@ -279,7 +280,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
             f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "
             "little, or use float64."
         )
-    noise = float(found.noise.level[row])
+    noise = float(found.rules.noise.level[row])
     return (
         f"noise: apply's output carries {noise:.1g} of noise, so the slope is uncertain by {error:.1g} ({values}); "
         "reduce the noise (tighter solver tolerance, float64) or widen rtol."
@@ -288,11 +289,11 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
 
 def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> float:
     """Return the step at which the noise of an output would be a thirtieth of the tolerance, within the range."""
-    goal = found.accuracy
+    goal = found.rules.accuracy
     rtol = max(float(goal.rtol_out[row]), float(goal.rtol_in[column]))
     size = max(abs(claimed), float(np.finfo(float).tiny))
-    wanted = STEP_NOISES * float(found.noise.level[row]) / (rtol * size)
-    return min(wanted, 0.1 * max(float(found.steps.scale[column]), 1e-300))
+    wanted = STEP_NOISES * float(found.rules.noise.level[row]) / (rtol * size)
+    return min(wanted, 0.1 * max(float(found.rules.steps.scale[column]), 1e-300))
 
 
 def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:

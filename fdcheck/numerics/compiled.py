@@ -42,14 +42,13 @@ def decide_columns(
     outputs: NDArray[np.float64],
     inputs: NDArray[np.float64],
     claims: NDArray[np.float64],
-    atol: float,
     sharp: float,
     least: int,
     measure_only: bool,
     result: tables.Found,
 ) -> None:
     """Decide columns as :func:`fdcheck.numerics.kernels.decide_columns` does, interpreted at first, then compiled."""
-    arguments = (columns, slots, table, outputs, inputs, claims, atol, sharp, least, measure_only, result)
+    arguments = (columns, slots, table, outputs, inputs, claims, sharp, least, measure_only, result)
     scratch = tables.scratch()
     _kernel.entries += len(columns) * outputs.shape[1]
     if _kernel.decide is None and _kernel.entries > _INTERPRETED:

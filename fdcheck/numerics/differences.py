@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -11,12 +12,16 @@ from numpy.typing import NDArray
 from fdcheck.numerics import kernels, tables
 from fdcheck.numerics.compiled import decide_columns
 from fdcheck.numerics.noise import Noise
-from fdcheck.numerics.steps import Accuracy, StepRange
+from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.evaluate import Bounds, column_differences, targets
+from fdcheck.problem.evaluate import Bounds, column_differences, direction_differences, targets
 
 _CHUNK = 2**19
 """Values (columns times outputs) of one step held at once: 4 MB a side."""
+
+_ALONG = {2: (2.0**-5, 2.0**-2), 4: (2.0**-12, 2.0**-3), 8: (2.0**-26, 2.0**-3)}
+"""Narrowest and widest step along a direction, in parts of it, by bytes of the dtype. The points are rounded, which
+turns the direction by half an ulp over the step: 2e-4 of it at most in float32, and at random."""
 
 
 @dataclass(frozen=True)
@@ -58,30 +63,70 @@ class Measurement:
     ----------
     code : ndarray of int8, shape (e, m, n)
         Code of each entry for each endpoint, as in :mod:`fdcheck.numerics.kernels`.
-    estimate, error, eps : ndarray, shape (m, n)
-        Value, error bar and step.
+    entry : ndarray, shape (3, m, n)
+        Value, error bar and step; NaN where an entry was not measured.
     columns : dict of int to Column
         The evidence of each column in which an entry is anything but plain.
     """
 
     code: NDArray[np.int8]
-    estimate: NDArray[np.float64]
-    error: NDArray[np.float64]
-    eps: NDArray[np.float64]
+    entry: NDArray[np.float64]
     columns: dict[int, Column] = field(default_factory=dict)
+
+    @property
+    def estimate(self) -> NDArray[np.float64]:
+        """Values, shape (m, n)."""
+        row: NDArray[np.float64] = self.entry[kernels.ESTIMATE]
+        return row
+
+    @property
+    def error(self) -> NDArray[np.float64]:
+        """Error bars, shape (m, n)."""
+        row: NDArray[np.float64] = self.entry[kernels.ERROR]
+        return row
+
+    @property
+    def eps(self) -> NDArray[np.float64]:
+        """Steps, shape (m, n)."""
+        row: NDArray[np.float64] = self.entry[kernels.STEP]
+        return row
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is known of the outputs and the inputs, and how accurate an entry has to be.
+
+    Parameters
+    ----------
+    noise, steps, accuracy : Noise, StepRange, Accuracy
+        As they were measured and chosen.
+    least_steps : int
+        Steps before an entry may agree: 1 or 2.
+    bounds : Bounds
+        Where apply may be evaluated.
+    """
+
+    noise: Noise
+    steps: StepRange
+    accuracy: Accuracy
+    least_steps: int
+    bounds: Bounds
+
+
+def unmeasured(endpoints: int, m: int, n: int) -> Measurement:
+    """Return a measurement in which every entry is still to be looked at."""
+    return Measurement(np.full((endpoints, m, n), kernels.SKIPPED, np.int8), np.full((3, m, n), np.nan))
 
 
 def measure_columns(
     problem: Problem,
     claims: NDArray[np.float64] | None,
-    noise: Noise,
-    steps: StepRange,
-    goal: Accuracy,
+    columns: NDArray[np.int64],
     first: NDArray[np.float64],
-    least: int,
-    bounds: Bounds,
-) -> Measurement:
-    """Measure every column at as many steps as its entries need.
+    rules: Rules,
+    result: Measurement,
+) -> None:
+    """Measure columns at as many steps as their pending entries need, and write them into a measurement.
 
     Parameters
     ----------
@@ -89,44 +134,108 @@ def measure_columns(
         apply and x0.
     claims : ndarray, shape (e, m, n), or None
         What each endpoint claims; None to measure without a claim.
-    noise, steps, goal : Noise, StepRange, Accuracy
-        What is known of the outputs, the inputs and the accuracy to reach.
+    columns : ndarray of int, shape (k,)
+        Real input coordinates. Cost in applies: two for each step of each.
     first : ndarray, shape (2, n)
         First steps.
-    least : int
-        Steps before an entry may agree: 1 or 2.
-    bounds : Bounds
-        Where apply may be evaluated.
+    rules : Rules
+        What decides.
+    result : Measurement
+        Receives what is found of these columns.
+    """
+    m = problem.outputs.size
+    goal, steps = rules.accuracy, rules.steps
+    against = np.full(result.code.shape, np.nan) if claims is None else np.ascontiguousarray(claims)
+    outputs = _outputs_table(problem, rules)
+    inputs = np.array([steps.size, steps.scale, steps.low, steps.high, goal.rtol_in])
+    width = max(1, _CHUNK // m)
+    for start in range(0, len(columns), width):
+        chunk = columns[start : start + width]
+        table = tables.empty_table(len(chunk), m)
+        found = tables.Found(result.code, result.entry, np.zeros((len(chunk), 3)))
+        requests = [(s, float(first[k, chunk[s]])) for s in range(len(chunk)) for k in range(rules.least_steps)]
+        while requests:
+            _take_steps(problem, chunk, table, requests, rules.bounds)
+            slots = np.unique(np.array([s for s, _ in requests], np.int64))
+            decide_columns(
+                chunk[slots], slots, table, outputs, inputs, against, goal.sharp, rules.least_steps,
+                claims is None, found,
+            )  # fmt: skip
+            requests = list(_granted(slots, found.wish, table))
+        _keep_evidence(result, chunk, table)
+
+
+def measure_direction(
+    problem: Problem,
+    direction: NDArray[np.float64],
+    claims: NDArray[np.float64],
+    allowed: NDArray[np.float64],
+    wanted: NDArray[np.bool_],
+    rules: Rules,
+) -> Measurement:
+    """Measure the derivative along a direction and decide what endpoints claim of it.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    direction : ndarray, shape (n,)
+        Scaled like x0, so that steps are parts of it.
+    claims : ndarray, shape (e, m)
+        What each endpoint claims the derivative along it to be.
+    allowed : ndarray, shape (m,)
+        How far a claim may be off.
+    wanted : ndarray of bool, shape (e, m)
+        Claims to decide.
+    rules : Rules
+        What decides.
 
     Returns
     -------
     Measurement
-        Cost in applies: two for each step of each column.
+        Of one column. Cost in applies: 4 as a rule.
     """
-    m, n = problem.outputs.size, problem.inputs.size
-    against = np.full((1, m, n), np.nan) if claims is None else np.ascontiguousarray(claims)
-    code = np.zeros((len(against), m, n), np.int8)
-    entry = np.empty((3, m, n))
-    result = Measurement(code, entry[kernels.ESTIMATE], entry[kernels.ERROR], entry[kernels.STEP])
-    value = problem.value.astype(np.float64)
-    outputs = np.array([value, noise.level, noise.unit, goal.rtol_out, goal.share, goal.row, goal.top])
-    inputs = np.array([steps.size, steps.scale, steps.low, steps.high, goal.rtol_in])
-    width = max(1, min(n, _CHUNK // m))
-    for start in range(0, n, width):
-        columns = np.arange(start, min(n, start + width))
-        table = tables.empty_table(len(columns), m)
-        wish = np.zeros((len(columns), 3))
-        requests = [(s, float(first[k, columns[s]])) for s in range(len(columns)) for k in range(least)]
-        while requests:
-            _take_steps(problem, columns, table, requests, bounds)
-            slots = np.unique(np.array([s for s, _ in requests], np.int64))
-            decide_columns(
-                columns[slots], slots, table, outputs, inputs, against, goal.atol, goal.sharp, least,
-                claims is None, tables.Found(code, entry, wish),
-            )  # fmt: skip
-            requests = list(_granted(slots, wish, table))
-        _keep_evidence(result, columns, table)
+    m = problem.outputs.size
+    outputs = _outputs_table(problem, rules)
+    outputs[kernels.RTOL_OUT], outputs[kernels.ATOL], outputs[kernels.TOP] = 0.0, allowed, np.inf
+    low, high = _ALONG.get(problem.coarsest_dtype.itemsize, _ALONG[8])
+    inputs = np.array([[1.0], [1.0], [low], [high], [0.0]])
+    result = unmeasured(len(claims), m, 1)
+    result.code[:, :, 0] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)
+    column, table = np.zeros(1, np.int64), tables.empty_table(1, m)
+    found = tables.Found(result.code, result.entry, np.zeros((1, 3)))
+    with np.errstate(divide="ignore"):
+        needed = float(np.max(STEP_NOISES * rules.noise.level / allowed, where=allowed > 0, initial=low))
+    narrow = 2.0 ** round(math.log2(min(needed, high / 8.0)))
+    steps = [narrow, 8.0 * narrow]
+    while steps:
+        for step in steps:
+            _take_along(problem, direction, step, table, rules.bounds)
+        decide_columns(column, column, table, outputs, inputs, claims[:, :, None].copy(), np.inf, 2, False, found)
+        steps = [step for _, step in _granted(column, found.wish, table)]
     return result
+
+
+def _take_along(
+    problem: Problem, direction: NDArray[np.float64], step: float, table: tables.Table, bounds: Bounds
+) -> None:
+    """Evaluate both sides of a step along a direction and append them to the table."""
+    k = int(table.count[0])
+    for side, sign in ((kernels.UP, 1.0), (kernels.DOWN, -1.0)):
+        out = table.change[side, k, 0]
+        if bounds.is_inside(problem.x + sign * step * direction):
+            direction_differences(problem, direction, sign * step, out)
+        else:
+            out[:] = np.nan
+    table.spacing[:, k, 0] = step
+    table.count[0] += 1
+
+
+def _outputs_table(problem: Problem, rules: Rules) -> NDArray[np.float64]:
+    """Return what the kernels are told of each output, one row for each name in :mod:`fdcheck.numerics.kernels`."""
+    noise, goal = rules.noise, rules.accuracy
+    value = problem.value.astype(np.float64)
+    return np.array([value, noise.level, noise.unit, goal.rtol_out, goal.atol, goal.share, goal.row, goal.top])
 
 
 def _take_steps(
@@ -177,7 +286,8 @@ def _unused(h: float, taken: list[float]) -> float:
 
 def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:
     """Keep the steps of columns in which something other than plain agreement was found."""
-    plain = np.all(result.code[:, :, columns] == kernels.AGREES, axis=(0, 1))
+    code = result.code[:, :, columns]
+    plain = np.all((code == kernels.AGREES) | (code == kernels.SKIPPED), axis=(0, 1))
     for slot in np.flatnonzero(~plain):
         size = table.count[slot]
         order = np.argsort(table.spacing[kernels.UP, :size, slot])

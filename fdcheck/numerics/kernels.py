@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-PENDING, AGREES, DISAGREES, KINK, JUMP, NOISE, CURVATURE, EDGE, NONFINITE = range(9)
-# Codes of an entry; NOISE, CURVATURE and EDGE are the reasons why one is undecided.
+PENDING, AGREES, DISAGREES, KINK, JUMP, NOISE, CURVATURE, EDGE, NONFINITE, SKIPPED = range(10)
+# Codes of an entry; NOISE, CURVATURE and EDGE are the reasons why one is undecided, SKIPPED is not looked at.
 
 SMOOTH, OPEN, BENT, BROKEN = range(4)
 # What f looks like at x: no kink, not known yet, a kink, a jump.
@@ -36,7 +36,7 @@ H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD = range(10)
 SERIES = 10
 # Rows of the steps of one entry: half-width, its power in the error, the slopes and what they carry, and scratch.
 
-VALUE, LEVEL, UNIT, RTOL_OUT, SHARE, ROW, TOP = range(7)
+VALUE, LEVEL, UNIT, RTOL_OUT, ATOL, SHARE, ROW, TOP = range(8)
 # Rows of what is known of an output: value, noise and unit roundoff at x0, and the accuracy of its entries.
 
 SIZE, SCALE, LOW, HIGH, RTOL_IN = range(5)
@@ -545,7 +545,6 @@ def decide_columns(
     outputs: Any,
     inputs: Any,
     claims: Any,
-    atol: float,
     sharp: float,
     least: int,
     measure_only: bool,
@@ -590,8 +589,9 @@ def decide_columns(
                 rtol = max(outputs[RTOL_OUT, i], inputs[RTOL_IN, j])
                 base = _floor(i, j, outputs, inputs, constant, least, rtol, fit[3], points - 1, w)
                 entry = _Entry(
-                    outputs[VALUE, i], outputs[UNIT, i], rtol, atol, sharp, base, inputs[SIZE, j], inputs[SCALE, j],
-                    inputs[LOW, j], inputs[HIGH, j], least, power, points, constant, closing,
+                    outputs[VALUE, i], outputs[UNIT, i], rtol, outputs[ATOL, i], sharp, base,
+                    inputs[SIZE, j], inputs[SCALE, j], inputs[LOW, j], inputs[HIGH, j],
+                    least, power, points, constant, closing,
                 )  # fmt: skip
                 for c in range(endpoints):
                     if result.code[c, i, j] == PENDING:

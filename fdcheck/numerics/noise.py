@@ -75,7 +75,9 @@ class Noise:
         return 6.0 * self.level / self.reach
 
 
-def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, seed: int) -> Noise:
+def measure_noise(
+    problem: Problem, scale: NDArray[np.float64], bounds: Bounds, seed: int, moving: NDArray[np.bool_]
+) -> Noise:
     """Measure the noise of apply at x0.
 
     Parameters
@@ -88,6 +90,8 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
         Coordinates that the direction would take outside stay where they are.
     seed : int
         Seed of the direction.
+    moving : ndarray of bool, shape (n,)
+        Coordinates that the direction moves.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     value = np.abs(problem.value.astype(np.float64))
     unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
     ulps, reach = min(_REACH.get(leaf.real_dtype.itemsize, _REACH[8]) for leaf in problem.inputs.leaves)
-    direction = _lattice_direction(problem, scale, bounds, None, reach, draw)
+    direction = _lattice_direction(problem, scale, bounds, None, reach, draw) * moving
     line = _line(problem, direction, _irregular(reach, draw), bounds)
     level, slope, slope_error = line.level, line.slope, line.slope_error
     finite = np.isfinite(slope)
@@ -118,7 +122,7 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
         slope_error = np.where(calmer, closest.slope_error, slope_error)
     flat = (line.changes() <= 1) & (value > 0) & (unit <= 2.0**-24)
     if flat.any():
-        wide_direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
+        wide_direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw) * moving
         wide = _line(problem, wide_direction, _irregular(_WIDE_REACH, draw), bounds)
         level = np.where(flat & ~wide.bends(), np.maximum(wide.level, level), level)
         short = flat & wide.is_short(problem.value.astype(np.float64)) & (wide.changes() > 0)
@@ -138,12 +142,19 @@ def measure_noise(problem: Problem, scale: NDArray[np.float64], bounds: Bounds, 
     )
 
 
-def noise_from_afar(problem: Problem, noise: Noise, scale: NDArray[np.float64], bounds: Bounds, seed: int) -> Noise:
+def noise_from_afar(
+    problem: Problem,
+    noise: Noise,
+    scale: NDArray[np.float64],
+    bounds: Bounds,
+    seed: int,
+    moving: NDArray[np.bool_],
+) -> Noise:
     """Return the noise with levels raised to what a line shows that is wide enough for float32 to move.
 
     Parameters
     ----------
-    problem, scale, bounds, seed
+    problem, scale, bounds, seed, moving
         As for :func:`measure_noise`.
     noise : Noise
         Measured from close by, where a part of apply that works in float32 stands still.
@@ -154,7 +165,7 @@ def noise_from_afar(problem: Problem, noise: Noise, scale: NDArray[np.float64], 
         Cost: 8 applies.
     """
     draw = np.random.default_rng([seed, 0x6661])
-    direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw)
+    direction = _lattice_direction(problem, scale, bounds, _WIDE, _WIDE_REACH, draw) * moving
     wide = _line(problem, direction, _irregular(_WIDE_REACH, draw), bounds)
     level = np.where(wide.bends(), noise.level, np.maximum(noise.level, wide.level))
     return dataclasses.replace(noise, level=level)

@@ -100,7 +100,7 @@ class Accuracy:
     rtol_out : ndarray, shape (m,)
     rtol_in : ndarray, shape (n,)
         Relative tolerance asked by the dtype of the output and of the input; the larger holds.
-    atol : float
+    atol : ndarray, shape (m,)
         Absolute tolerance.
     sharp : float
         Relative accuracy to reach before an entry is decided; infinite to stop at the tolerance.
@@ -111,7 +111,7 @@ class Accuracy:
 
     rtol_out: NDArray[np.float64]
     rtol_in: NDArray[np.float64]
-    atol: float
+    atol: NDArray[np.float64]
     sharp: float
     share: NDArray[np.float64]
     row: NDArray[np.float64]
@@ -184,7 +184,7 @@ def accuracy(
         noise = dataclasses.replace(noise, level=np.maximum(noise.level, relative * row))
     share = np.minimum(10 * np.maximum(relative, noise.unit) ** (2 / 3), rtol_out)
     sharp = 10 * float(np.finfo(problem.coarsest_dtype).eps) ** (2 / 3) if full else np.inf
-    return Accuracy(rtol_out, rtol_in, atol, sharp, share, row, top), noise
+    return Accuracy(rtol_out, rtol_in, np.full(len(row), atol), sharp, share, row, top), noise
 
 
 def first_steps(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pathlib
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -89,6 +90,10 @@ class Problem:
         The point; never changed, never handed out.
     input_paths, output_paths : sequence of str or None
         Paths or globs of the leaves to look at; None for all.
+    max_applies : int or None
+        Calls of apply at most; beyond them nothing is evaluated, and ``is_spent`` tells of it.
+    progress : callable, optional
+        Called with the calls of apply so far and those expected, before each.
 
     Raises
     ------
@@ -104,8 +109,14 @@ class Problem:
         x0: Any,
         input_paths: Sequence[str] | None = None,
         output_paths: Sequence[str] | None = None,
+        max_applies: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
     ) -> None:
         self.apply = apply
+        self.is_spent = False
+        self.expected = 0
+        self._most = sys.maxsize if max_applies is None else max_applies
+        self._progress = progress
         leaves, inputs = trees.structure(x0, "x")
         if not inputs.size:
             raise InvalidInput(
@@ -159,7 +170,13 @@ class Problem:
         """
         for leaf in self._scalars:
             moved[leaf.position] = leaf.boxed(moved[leaf.position])
+        if self.apply.calls >= self._most:
+            self.is_spent = True
+            out[:] = np.nan
+            return
         self.apply.calls += 1
+        if self._progress is not None:
+            self._progress(self.apply.calls, max(self.apply.calls, self.expected))
         try:
             result = self.apply.function(self._rebuilt(moved))
         except (Exception, SystemExit) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,64 @@ from numpy.typing import NDArray
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, Function, Problem, checked_array, describe, described, returned, tangent
 from fdcheck.problem.trees import Layout, Leaf
-from fdcheck.results import Status
+from fdcheck.results import Finding, Status
 
 Claims = NDArray[np.float64]
 
 
-def claimed_matrix(endpoint: Function, problem: Problem, notes: list[str]) -> Claims:
+@dataclass(frozen=True)
+class Claimed:
+    """What the endpoints claim, side by side.
+
+    Parameters
+    ----------
+    names : tuple of str, length e
+        The endpoints that keep their contract.
+    matrix : ndarray, shape (e, m, n)
+        Their claims, NaN where an endpoint was not called.
+    rows : ndarray of bool, shape (e, m)
+        Outputs that each was asked for.
+    """
+
+    names: tuple[str, ...]
+    matrix: NDArray[np.float64]
+    rows: NDArray[np.bool_]
+
+
+def claims_of(
+    given: Mapping[str, Function],
+    problem: Problem,
+    columns: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    notes: list[str],
+) -> tuple[Claimed, list[Finding]]:
+    """Return what the endpoints that keep their contract claim, and the breaches of the others.
+
+    Parameters
+    ----------
+    given : dict of str to Function
+        The endpoints by name.
+    problem, columns, rows, notes
+        As for :func:`claimed_matrix`.
+    """
+    names: list[str] = []
+    matrices: list[NDArray[np.float64]] = []
+    breaches: list[Finding] = []
+    asked = np.zeros(problem.outputs.size, np.bool_)
+    asked[rows] = True
+    for name, endpoint in given.items():
+        try:
+            matrices.append(claimed_matrix(endpoint, problem, columns, rows, notes))
+            names.append(name)
+        except Breach as breach:
+            breaches.append(breach.finding)
+    wanted = np.array([asked if name == "vjp" else np.ones_like(asked) for name in names], np.bool_)
+    return Claimed(tuple(names), np.array(matrices), wanted), breaches
+
+
+def claimed_matrix(
+    endpoint: Function, problem: Problem, columns: NDArray[np.int64], rows: NDArray[np.int64], notes: list[str]
+) -> Claims:
     """Return what an endpoint claims the real Jacobian to be.
 
     Parameters
@@ -25,59 +78,90 @@ def claimed_matrix(endpoint: Function, problem: Problem, notes: list[str]) -> Cl
         Named ``jacobian``, ``jvp`` or ``vjp``.
     problem : Problem
         apply and x0.
+    columns : ndarray of int
+        Real input coordinates for which a jvp is called.
+    rows : ndarray of int
+        Real output coordinates for which a vjp is called.
     notes : list of str
         Receives remarks on harmless oddities, such as a wider dtype.
 
     Returns
     -------
     ndarray, shape (m, n)
-        One row per real output coordinate, one column per real input coordinate. Cost in endpoint calls: one
-        for a jacobian, n for a jvp, m for a vjp.
+        One row per real output coordinate, one column per real input coordinate; NaN where a jvp or vjp was
+        not called. Cost in endpoint calls: one for a jacobian, one for each column for a jvp, one for each row
+        for a vjp.
 
     Raises
     ------
     Breach
         If the endpoint raises, or returns another structure, shape or dtype than its convention asks for.
     """
-    readers: dict[str, Callable[[Function, Problem, list[str]], Claims]] = {
-        "jacobian": _from_jacobian,
-        "jvp": _from_jvp,
-        "vjp": _from_vjp,
-    }
     found: list[str] = []
-    matrix = readers[endpoint.name](endpoint, problem, found)
+    if endpoint.name == "jacobian":
+        matrix = _from_jacobian(endpoint, problem, found)
+    else:
+        matrix = np.full((problem.outputs.size, problem.inputs.size), np.nan)
+        if endpoint.name == "jvp":
+            for j in columns:
+                matrix[:, j] = claimed_column(endpoint, problem, one_hot(problem.inputs, j), f"tangent {j}", found)
+        else:
+            for i in rows:
+                matrix[i] = _claimed_row(endpoint, problem, i, found)
     if endpoint.mutated:
         raise Breach(endpoint.name, Status.MUTATION, f"{endpoint.name} changed its arguments in place.")
     notes.extend(dict.fromkeys(found))
     return matrix
 
 
-def _from_jvp(jvp: Function, problem: Problem, notes: list[str]) -> Claims:
-    """Return the claims of a jvp, one column for each one-hot tangent."""
-    claims = np.empty((problem.outputs.size, problem.inputs.size))
-    for j in range(problem.inputs.size):
-        one_hot = np.zeros(problem.inputs.size)
-        one_hot[j] = 1.0
-        result = jvp(problem.arguments(), tangent(problem.inputs, one_hot), where=f"x0 and tangent {j}")
-        claims[:, j], remarks = returned("jvp", result, problem.outputs, "apply's output")
-        notes.extend(remarks)
-    return claims
+def claimed_column(
+    jvp: Function, problem: Problem, direction: NDArray[np.float64], which: str, notes: list[str]
+) -> NDArray[np.float64]:
+    """Return what a jvp claims along a direction, shape (m,).
+
+    Parameters
+    ----------
+    jvp : Function
+        The endpoint.
+    problem : Problem
+        apply and x0.
+    direction : ndarray, shape (n,)
+        Tangent, in real input coordinates.
+    which : str
+        What to call the tangent in messages.
+    notes : list of str
+        Receives remarks on harmless oddities.
+
+    Raises
+    ------
+    Breach
+        As for :func:`claimed_matrix`.
+    """
+    result = jvp(problem.arguments(), tangent(problem.inputs, direction), where=f"x0 and {which}")
+    column, remarks = returned("jvp", result, problem.outputs, "apply's output")
+    notes.extend(remarks)
+    return column
 
 
-def _from_vjp(vjp: Function, problem: Problem, notes: list[str]) -> Claims:
-    """Return the claims of a vjp, one row for each one-hot cotangent.
+def _claimed_row(vjp: Function, problem: Problem, row: int, notes: list[str]) -> NDArray[np.float64]:
+    """Return what a vjp claims for a one-hot cotangent, shape (n,).
 
     The gradient g of cotangent c satisfies Re<g, t> = Re<c, J t>, so its real and imaginary parts are the
     entries for the real and the imaginary part of the input.
     """
-    claims = np.empty((problem.outputs.size, problem.inputs.size))
-    for i in range(problem.outputs.size):
-        one_hot = np.zeros(problem.outputs.size)
-        one_hot[i] = 1.0
-        result = vjp(problem.arguments(), tangent(problem.outputs, one_hot), where=f"x0 and cotangent {i}")
-        claims[i], remarks = returned("vjp", result, problem.inputs, "x0")
-        notes.extend(remarks)
-    return claims
+    cotangent = tangent(problem.outputs, one_hot(problem.outputs, row))
+    gradient, remarks = returned(
+        "vjp", vjp(problem.arguments(), cotangent, where=f"x0 and cotangent {row}"), problem.inputs, "x0"
+    )
+    notes.extend(remarks)
+    return gradient
+
+
+def one_hot(layout: Layout, coordinate: int) -> NDArray[np.float64]:
+    """Return the vector of a layout that is 1 at one real coordinate."""
+    vector = np.zeros(layout.size)
+    vector[coordinate] = 1.0
+    return vector
 
 
 def _from_jacobian(jacobian: Function, problem: Problem, notes: list[str]) -> Claims:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fdcheck.estimates import Estimate
 from fdcheck.results import BREACHES, Finding, Measured, Pair, Report, Status, Verdict
 
 _WIDTH = 80
-_SHOWN_FINDINGS = 10
 _FULL_FINDINGS = 3
 _SHOWN_PAIRS = 12
 _SHOWN_STEPS = 5
@@ -30,9 +30,9 @@ def report_text(report: Report) -> str:
     lines = [
         *_headline(report),
         *_endpoint_lines(report),
-        *_findings(others, "Findings, worst first:"),
+        *_findings(others, "Findings, worst first:", report.max_failures),
         *_pairs(report.pairs),
-        *_findings(accepted, "Accepted at kinks and jumps:"),
+        *_findings(accepted, "Accepted at kinks and jumps:", report.max_failures),
         *_notes(report),
     ]
     return "\n".join(lines)
@@ -94,15 +94,20 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def _findings(findings: Sequence[Finding], title: str) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[str]:
+    """Yield findings, of each endpoint as many as are wanted."""
     if not findings:
         return
     yield ""
     yield title
-    for number, finding in enumerate(findings[:_SHOWN_FINDINGS], 1):
-        yield from _finding(number, finding)
-    if len(findings) > _SHOWN_FINDINGS:
-        yield f"  ... and {len(findings) - _SHOWN_FINDINGS} more in report.findings"
+    seen: Counter[str] = Counter()
+    for number, finding in enumerate(findings, 1):
+        seen[finding.endpoint] += 1
+        if seen[finding.endpoint] <= most:
+            yield from _finding(number, finding)
+    left_out = sum(max(0, count - most) for count in seen.values())
+    if left_out:
+        yield f"  ... and {left_out} more in report.findings and --json (max_failures)"
     advice = " ".join(filter(None, (_where(findings), _common_factor(findings))))
     yield from textwrap.wrap(advice, _WIDTH, initial_indent="  ", subsequent_indent="  ")
 

@@ -8,8 +8,10 @@ from fdcheck import Finding, Status
 from fdcheck.checks import findings as module
 from fdcheck.checks.elementwise import limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
+from fdcheck.checks.plan import whole
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Function, Problem
+from fdcheck.problem.endpoints import Claimed
 from fdcheck.settings import settings_from
 from tests.problems import BY_NAME
 
@@ -21,8 +23,11 @@ def comparisons(apply, x0, claims, **options):
     settings = settings_from(**options)
     problem = Problem(Function("apply", apply), x0)
     with np.errstate(all="ignore"):
-        found = measure(problem, np.array(claims, float), settings, limits_from(problem, settings))
-    return problem, compared([f"e{k}" for k in range(len(claims))], np.array(claims, float), found)
+        matrix = np.array(claims, float)
+        names = tuple(f"e{k}" for k in range(len(claims)))
+        claimed = Claimed(names, matrix, np.ones(matrix.shape[:2], bool))
+        found = measure(problem, claimed, settings, limits_from(problem, settings), whole(problem))
+    return problem, compared(claimed, found)
 
 
 def only(report, status):

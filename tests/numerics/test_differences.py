@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fdcheck.numerics import differences, kernels
-from fdcheck.numerics.differences import Column, measure_columns
+from fdcheck.numerics.differences import Column, Rules, measure_columns, unmeasured
 from fdcheck.numerics.noise import measure_noise
 from fdcheck.numerics.steps import accuracy, first_steps, step_range
 from fdcheck.problem.callables import Function, Problem
@@ -26,12 +26,15 @@ def measured(apply, x0, claims, least=2, limits=None, dtype=np.float64):
     steps = step_range(problem, np.full(n, np.nan))
     known = np.zeros((0, problem.outputs.size, n)) if claims is None else np.asarray(claims, float)
     with np.errstate(all="ignore"):
-        noise = measure_noise(problem, steps.scale, bounds, 0)
+        noise = measure_noise(problem, steps.scale, bounds, 0, np.ones(n, bool))
         goal, noise = accuracy(problem, known, noise, steps, None, 0.0, claims is None)
         first = first_steps(problem, known, noise, steps, goal, np.full(n, np.nan))
         before = len(seen)
         given = None if claims is None else known
-        result = measure_columns(problem, given, noise, steps, goal, first, least, bounds)
+        result = unmeasured(max(1, len(known)), problem.outputs.size, n)
+        result.code[:] = kernels.PENDING
+        rules = Rules(noise, steps, goal, least, bounds)
+        measure_columns(problem, given, np.arange(n), first, rules, result)
     return result, problem, np.array(seen[before:])
 
 

@@ -36,12 +36,12 @@ def decide(function, x, steps, claim, noise=1e-16, least=2, low=1e-12, high=0.25
     for k, h in enumerate(steps):
         table.spacing[:, k, 0] = h
         table.change[:, k, 0, 0] = function(x + h) - function(x), function(x - h) - function(x)
-    outputs = np.array([[function(x)], [noise], [2.0**-53], [1e-3], [1e-6], [1.0], [1.0]])
+    outputs = np.array([[function(x)], [noise], [2.0**-53], [1e-3], [0.0], [1e-6], [1.0], [1.0]])
     inputs = np.array([[abs(x)], [scale], [low], [high], [1e-3]])
     found = tables.Found(np.zeros((1, 1, 1), np.int8), np.empty((3, 1, 1)), np.zeros((1, 3)))
     column = np.zeros(1, np.int64)
     kernels.decide_columns(
-        column, column, table, outputs, inputs, np.array([[[claim]]], float), 0.0, np.inf, least, False, found,
+        column, column, table, outputs, inputs, np.array([[[claim]]], float), np.inf, least, False, found,
         tables.scratch(),
     )  # fmt: skip
     estimate, error, _ = found.entry[:, 0, 0]

@@ -20,7 +20,7 @@ def measured(apply, x0, dtype=np.float64, bounds=None, seed=0):
     steps = step_range(problem, np.full(problem.inputs.size, np.nan))
     limits = unbounded(problem) if bounds is None else Bounds(*(np.full(problem.inputs.size, b) for b in bounds))
     with np.errstate(all="ignore"):
-        return measure_noise(problem, steps.scale, limits, seed), problem
+        return measure_noise(problem, steps.scale, limits, seed, np.ones(problem.inputs.size, bool)), problem
 
 
 @pytest.mark.parametrize("sigma", [1e-11, 1e-6, 0.3])

@@ -27,7 +27,7 @@ def planned(problem, claims, rtol=None, atol=0.0, full=False, forced=np.nan):
     """Return (first steps, accuracy, noise, range) as a check has them."""
     steps_forced = np.full(problem.inputs.size, forced)
     steps = step_range(problem, steps_forced)
-    noise = measure_noise(problem, steps.scale, unbounded(problem), 0)
+    noise = measure_noise(problem, steps.scale, unbounded(problem), 0, np.ones(problem.inputs.size, bool))
     goal, noise = accuracy(problem, claims, noise, steps, rtol, atol, full)
     return first_steps(problem, claims, noise, steps, goal, steps_forced), goal, noise, steps
 
@@ -95,7 +95,7 @@ def test_one_level_that_stands_out_as_too_low_is_raised_to_what_is_typical():
     problem = problem_of(np.array([0.7]), lambda x: np.sin(x[0]) + np.array([0.0, 0.1, 0.2, 0.3, 0.4]))
     claims = np.full((1, 5, 1), np.cos(0.7))
     steps = step_range(problem, np.full(1, np.nan))
-    noise = measure_noise(problem, steps.scale, unbounded(problem), 0)
+    noise = measure_noise(problem, steps.scale, unbounded(problem), 0, np.ones(problem.inputs.size, bool))
     low = dataclasses.replace(noise, level=np.array([1e-19, 1e-12, 1e-12, 1e-12, 1e-12]))
     raised = accuracy(problem, claims, low, steps, None, 0.0, False)[1]
     assert raised.level[0] > 1e-17

@@ -1,0 +1,163 @@
+"""What the findings of a check come to: notes about apply, the verdict and the report."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import math
+import platform
+from collections.abc import Mapping, Sequence
+
+from fdcheck.checks.elementwise import Elementwise
+from fdcheck.checks.findings import by_severity
+from fdcheck.checks.plan import Plan
+from fdcheck.problem.callables import Function, Problem
+from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, Verdict
+from fdcheck.settings import Settings
+
+
+def findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
+    """Return what was noticed about apply itself: that it is not deterministic, that it changes its argument."""
+    findings = []
+    if found.rules.noise.scatter > 0:
+        findings.append(
+            Finding(
+                "apply",
+                Status.NONDETERMINISTIC,
+                f"two calls of apply at x0 differ by {found.rules.noise.scatter:.1g} of the value; fix its random "
+                "seed, or check the derivative of a deterministic part.",
+            )
+        )
+    if problem.apply.mutated:
+        findings.append(
+            Finding(
+                "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
+            )
+        )
+    return findings
+
+
+def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
+    """Return notes on points where apply gave no value; where that left entries open they become findings."""
+    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
+        findings += breaches
+        return []
+    return [f"{finding.message} That point was left out; x0 itself is fine." for finding in breaches]
+
+
+def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:
+    """Return the answer of the whole check."""
+    statuses = {status for pair in pairs for status in pair.counts}
+    broken = any(f.status in BREACHES and f.endpoint != "apply" for f in findings)
+    if broken or Status.DISAGREES in statuses:
+        return Verdict.FAIL
+    open_ = {Status.UNDECIDED, Status.NONFINITE} & statuses
+    unclear = {Status.NONDETERMINISTIC, Status.UNDECIDED} & {f.status for f in findings}
+    if open_ or unclear or not pairs:
+        return Verdict.INCONCLUSIVE
+    return Verdict.PASS
+
+
+def report_of(
+    problem: Problem,
+    plan: Plan,
+    findings: Sequence[Finding],
+    pairs: Sequence[Pair],
+    notes: Sequence[str],
+    given: Mapping[str, Function],
+    settings: Settings,
+) -> Report:
+    """Return the report of a check.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    plan : Plan
+        What was to be measured.
+    findings, pairs, notes
+        What was found.
+    given : dict of str to Function
+        The endpoints.
+    settings : Settings
+        What the user asked for.
+    """
+    seen = [pair.sensitivity for pair in pairs if math.isfinite(pair.sensitivity)]
+    remarks = list(dict.fromkeys(notes))
+    if problem.inputs.carried:
+        remarks.append("carried along, not differentiated: " + ", ".join(problem.inputs.carried))
+    resting = [leaf.path for leaf in (*problem.inputs.resting, *problem.outputs.resting)]
+    if resting:
+        remarks.append("not selected, not checked: " + ", ".join(resting))
+    remarks += _about_sample(problem, plan, pairs, settings)
+    outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)
+    return Report(
+        verdict=_verdict(findings, pairs),
+        findings=tuple(by_severity(findings)),
+        pairs=tuple(pairs),
+        coverage=Coverage(
+            problem.inputs.whole_size,
+            len(plan.columns) if pairs else 0,
+            problem.outputs.whole_size,
+            outputs if pairs else 0,
+            problem.inputs.carried,
+            dict(plan.elements) if pairs else {},
+        ),
+        sensitivity=max(seen, default=math.nan),
+        applies=problem.apply.calls,
+        endpoint_calls={name: endpoint.calls for name, endpoint in given.items()},
+        seed=settings.seed,
+        notes=tuple(remarks),
+        versions=_versions(),
+        max_failures=settings.max_failures,
+    )
+
+
+def _about_sample(problem: Problem, plan: Plan, pairs: Sequence[Pair], settings: Settings) -> list[str]:
+    """Return what was not looked at one by one, and which option would change that."""
+    remarks = []
+    if pairs and not plan.is_whole:
+        parts = [f"{k} of {size} of {path}" for path, (k, size) in plan.elements.items() if k < size]
+        limit = "max_evals" if settings.max_applies is None else "max_evals or max_applies"
+        remarks.append(f"sample of input elements, seed {settings.seed}: {', '.join(parts)} ({limit})")
+    if len(plan.rows) < problem.outputs.size and any(pair.endpoint == "vjp" for pair in pairs):
+        count = f"{len(plan.rows)} of {problem.outputs.size}"
+        remarks.append(f"the vjp was called for {count} output elements, seed {settings.seed} (max_output_samples)")
+    if problem.is_spent:
+        remarks.append(
+            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
+            "doubt are undecided"
+        )
+    return remarks
+
+
+def unmeasured_report(finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings) -> Report:
+    """Return the report of a check that could not even evaluate apply at x0.
+
+    Parameters
+    ----------
+    finding : Finding
+        Why.
+    apply, given, settings
+        The callables and what the user asked for.
+    """
+    return Report(
+        verdict=Verdict.INCONCLUSIVE,
+        findings=(finding,),
+        pairs=(),
+        coverage=Coverage(0, 0, 0, 0),
+        sensitivity=math.nan,
+        applies=apply.calls,
+        endpoint_calls=dict.fromkeys(given, 0),
+        seed=settings.seed,
+        notes=("nothing was measured",),
+        versions=_versions(),
+    )
+
+
+@functools.cache  # reading the metadata of a package takes as long as checking a small function
+def _versions() -> dict[str, str]:
+    """Return the versions of what computed the result."""
+    packages = ("fdcheck", "numpy", "numba", "optree")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in packages}
