@@ -312,7 +312,7 @@ def test_progress_is_a_bar_on_stderr_and_leaves_stdout_alone(folder):
     shown = run("verify", "model.py:apply", "--jvp", "jvp", "--json", "--show-progress", "[1, 2]")
     assert json.loads(shown.stdout) == json.loads(quiet.stdout)
     assert "calls of apply" in shown.stderr
-    assert quiet.stderr == ""
+    assert "calls of apply" not in quiet.stderr
 
 
 def test_json_names_its_form(folder):

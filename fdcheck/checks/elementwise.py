@@ -21,8 +21,8 @@ from fdcheck.problem.trees import Leaf, matching
 from fdcheck.results import InvalidInput
 from fdcheck.settings import Settings
 
-_PLAIN = (kernels.AGREES, kernels.DISAGREES, kernels.SKIPPED)
-"""Codes of entries whose slopes add up along a direction; a kink, a jump and what is undecided do not."""
+_IS_PLAIN = np.isin(np.arange(kernels.SKIPPED + 1), (kernels.AGREES, kernels.DISAGREES, kernels.SKIPPED))
+"""By code, whether slopes add up along a direction; at a kink, a jump and where nothing is decided they do not."""
 
 _SCANNED_COLUMNS = 2
 """Failing columns searched for jumps before the others are believed: a rough program is rough in all inputs
@@ -181,7 +181,7 @@ def _aliased(found: Measurement, columns: NDArray[np.int64], noise: Noise, goal:
     A ripple whose period is the step, or a sine that turns many times within it, leaves smooth and wrong
     differences. Kinks and undecided entries excuse an output: there the slopes do not add up.
     """
-    plain = np.isin(found.code[:, :, columns], _PLAIN).all(axis=(0, 2))
+    plain = _IS_PLAIN[found.code[:, :, columns]].all(axis=(0, 2))
     direction = noise.direction[columns]
     estimate, error, _ = found.entry[:, :, columns]
     along = estimate @ direction
