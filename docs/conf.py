@@ -35,7 +35,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"fdcheck {version}"
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"**": []}  # five pages: the bar at the top holds them all
+html_sidebars = {"**": []}  # the bar at the top holds the chapters
 html_theme_options = {"show_prev_next": True, "secondary_sidebar_items": ["page-toc"]}
 
 
