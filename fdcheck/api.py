@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
 from fdcheck.estimates import Block, Estimate
@@ -21,6 +22,7 @@ from fdcheck.problem.endpoints import claimed_matrix
 from fdcheck.results import (
     BREACHES,
     Coverage,
+    Diagnosis,
     Finding,
     InvalidInput,
     Pair,
@@ -134,6 +136,7 @@ def verify(
     function = Function("apply", apply)
     notes: list[str] = []
     findings: list[Finding] = []
+    diagnoses: list[Diagnosis] = []
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
         try:
             problem = Problem(function, x0, settings.input_paths, settings.output_paths)
@@ -147,9 +150,10 @@ def verify(
             for comparison in compared(names, claims, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
+                diagnoses += diagnosed(problem, comparison)
             findings += _findings_about_apply(problem, found)
             notes += _steps_left_out(problem, pairs, findings)
-    return _report(problem, findings, pairs, notes, given, settings)
+    return _report(problem, findings, pairs, notes, diagnoses, given, settings)
 
 
 def differentiate(
@@ -294,6 +298,7 @@ def _report(
     findings: Sequence[Finding],
     pairs: Sequence[Pair],
     notes: Sequence[str],
+    diagnoses: Sequence[Diagnosis],
     given: Mapping[str, Function],
     settings: Settings,
 ) -> Report:
@@ -322,6 +327,7 @@ def _report(
         seed=settings.seed,
         notes=tuple(remarks),
         versions=_versions(),
+        diagnoses=tuple(diagnoses),
     )
 
 
