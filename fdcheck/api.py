@@ -150,7 +150,7 @@ def verify(
             for comparison in compared(names, claims, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
-                diagnoses += diagnosed(problem, comparison)
+                diagnoses += diagnosed(problem, comparison, limits.bounds)
             findings += _findings_about_apply(problem, found)
             notes += _steps_left_out(problem, pairs, findings)
     return _report(problem, findings, pairs, notes, diagnoses, given, settings)

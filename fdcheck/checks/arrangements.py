@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.checks.patterns import Pattern, Table, counted, is_explained
+from fdcheck.checks.patterns import Pattern, Table, counted, elements_hit, hits, is_explained
 from fdcheck.problem.trees import Leaf
 
 _SHIFTS = (1, -1, 2, -2)
@@ -62,16 +62,17 @@ def _turned(pattern: Pattern | None) -> Pattern | None:
 
 def _in_columns(table: Table, word: str) -> Pattern | None:
     """Return the first order of the columns that makes the claims agree."""
-    hit = table.failing.any(axis=0)
-    for order in _orders(table, hit, word):
+    orders = list(_orders(table, hits(table.failing, 0), word))
+    for order in orders:
         source = order.source
         repaired = np.where(source >= 0, table.claims[:, source], np.nan)
         if not is_explained(table, repaired, tried=_FAMILY):
             continue
         explained = table.failing & (source >= 0)
-        text = f"{order.text}: put back, all {{n}} failing entries{{in}} agree."
-        if explained.sum() < table.failing.sum():
-            text = f"{order.text}: put back, all {{n}} failing entries{{in}} that the claim still holds agree."
+        held = "" if explained.sum() == table.failing.sum() else " that the claim still holds"
+        same = [other for other in orders if np.array_equal(other.source, source)]
+        readings = {other.kind: f", or {other.text}" for other in same if other.kind != order.kind}
+        text = f"{order.text}{''.join(readings.values())}: put back, all {{n}} failing entries{{in}}{held} agree."
         return Pattern(order.kind, text, table.failing, order.repair, repaired, int(explained.sum()))
     return None
 
@@ -87,11 +88,11 @@ def _orders(table: Table, hit: NDArray[np.bool_], word: str) -> Iterator[_Order]
         source[a.start : a.stop], source[b.start : b.stop] = np.arange(b.start, b.stop), np.arange(a.start, a.stop)
         text = f"the parts of {a.path} and {b.path} are swapped"
         yield _Order(f"swapped {side}s", text, f"exchange the parts of {a.path} and {b.path}", source)
-    if len(failing) > 1 and len({(leaf.size, leaf.parts) for leaf in leaves}) == 1:
+    if len(failing) > 1 and len(leaves) > 2 and len({(leaf.size, leaf.parts) for leaf in leaves}) == 1:
         yield from _leaf_shifts(leaves, side)
     if len(failing) == 1:
         leaf = failing[0]
-        own = hit[leaf.start : leaf.stop].reshape(-1, leaf.parts).any(axis=1).reshape(leaf.shape)
+        own = elements_hit(leaf, hit)
         for kind, text, repair, elements in _element_orders(leaf, own, word):
             yield _Order(kind, text, repair, _whole(leaf, elements, len(hit)))
 
@@ -167,7 +168,7 @@ def _swaps(leaf: Leaf, own: NDArray[np.bool_], number: NDArray[np.int64], word: 
         text = f"{counted(word, names)} are swapped"
         yield f"swapped {word}s", text, f"exchange {counted(word, names)}", source.reshape(own.shape)
     for axis in range(own.ndim if own.ndim > 1 else 0):
-        hit = np.flatnonzero(own.any(axis=tuple(k for k in range(own.ndim) if k != axis)))
+        hit = np.flatnonzero(hits(own, *(k for k in range(own.ndim) if k != axis)))
         if len(hit) == 2:
             index = np.arange(own.shape[axis])
             index[hit] = index[hit[::-1]]
@@ -187,17 +188,19 @@ def _shifted(
         lost = np.arange(length) + shift
         edge = ((lost < 0) | (lost >= length)).reshape([-1 if k == axis else 1 for k in range(number.ndim)])
         source = np.where(edge, -1, source)
-    ends = ", those at the end at the other end" if wrapped else ""
+    ends = ", wrapping round the end" if wrapped else ", the " + ("last" if shift > 0 else "first")
+    if not wrapped:
+        ends += " is missing" if abs(shift) == 1 else f" {abs(shift)} are missing"
     places = f"{abs(shift)} place{'s' if abs(shift) > 1 else ''} {'up' if shift > 0 else 'down'}"
-    text = f"the {word}s{along} are shifted {places}{ends} (index off by {shift:+d})"
+    text = f"the {word}s{along} are shifted {places} (index off by {shift:+d}){ends}"
     return "shift", text, f"shift the {word}s back by {abs(shift)}" if wrapped else "", source
 
 
 def _gaps(leaf: Leaf, own: NDArray[np.bool_], number: NDArray[np.int64], axis: int, word: str) -> Iterator[_Elements]:
     """Yield orders in which one index was left out, or stands twice, and the rest moved up or down."""
-    hit = np.flatnonzero(own.any(axis=tuple(k for k in range(own.ndim) if k != axis)))
+    hit = np.flatnonzero(hits(own, *(k for k in range(own.ndim) if k != axis)))
     length = own.shape[axis]
-    if len(hit) < 2 or hit[-1] - hit[0] < 2:
+    if len(hit) < 2 or hit[-1] == hit[0]:
         return
     first, last = int(hit[0]), int(hit[-1])
     for what, lost, moved, step in (

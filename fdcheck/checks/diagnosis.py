@@ -11,31 +11,19 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.arrangements import rearranged, transposed
 from fdcheck.checks.elementwise import Elementwise
-from fdcheck.checks.elsewhere import other_side, other_step
+from fdcheck.checks.elsewhere import other_side, other_step, wide_columns
 from fdcheck.checks.findings import Comparison
-from fdcheck.checks.patterns import (
-    Pattern,
-    Table,
-    conjugate,
-    counted,
-    cover,
-    factor,
-    is_explained,
-    lines_of,
-    listed,
-    not_finite,
-    short_precision,
-    table_of,
-    zeros,
-)
+from fdcheck.checks.patterns import Pattern, Table, counted, cover, is_explained, lines_of, listed, table_of
+from fdcheck.checks.values import conjugate, factor, not_finite, short_precision, zeros
 from fdcheck.problem.callables import Problem
+from fdcheck.problem.evaluate import Bounds
 from fdcheck.problem.trees import Leaf
 from fdcheck.results import Diagnosis
 
 _FACTORS = 6  # different factors told line by line; more are no pattern
 
 
-def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]:
+def diagnosed(problem: Problem, comparison: Comparison, bounds: Bounds) -> tuple[Diagnosis, ...]:
     """Return the patterns in which an endpoint's claims are wrong, with their evidence; empty if none fits.
 
     Parameters
@@ -44,11 +32,14 @@ def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]
         apply and x0.
     comparison : Comparison
         One endpoint's claims beside the measurement.
+    bounds : Bounds
+        Where apply may be evaluated.
 
     Returns
     -------
     tuple of Diagnosis
-        Each explains failing entries that no other one explains. No apply is called.
+        Each explains failing entries that no other one explains. Cost in applies: none where a change of the
+        claims explains them; else 24 for each of up to four columns.
     """
     whole = table_of(problem, comparison)
     found: list[_Found] = []
@@ -57,23 +48,24 @@ def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]
     if odd is not None:
         found.append(_Found(odd, "", odd.explained, None))
         rest = whole.only(~odd.explained)
-    x = problem.x.astype(np.float64)
+    if rest.failing.sum() == 1:  # a factor of -1 at abs(x) says less than the kink
+        found += _elsewhere(problem, comparison.found, rest, bounds)
+        rest = dataclasses.replace(rest, failing=rest.failing & ~_explained(found, whole))
     for tables in _levels(rest):
         for part, name in tables:
-            failing = _placed(part, part.failing, whole)
-            left = _placed(part, part.failing & rest.failing[np.ix_(part.rows, part.columns)], whole)
-            if left.sum() < failing.sum() or not failing.any():  # nothing fails, or a larger part has told
+            left = rest.failing[np.ix_(part.rows, part.columns)]
+            if not left.any() or (part.failing & ~left).any():  # nothing fails, or a larger part has told
                 continue
-            pattern = _pattern(part, comparison.found, x)
+            pattern = _pattern(part)
             if pattern is None:
                 continue
-            repaired = None if pattern.repaired is None else _placed(part, pattern.repaired, whole, np.nan)
-            found.append(_Found(pattern, name, _placed(part, pattern.explained, whole), repaired))
+            explained, repaired = _mask(part, pattern.explained, whole), _values(part, pattern.repaired, whole)
+            found.append(_Found(pattern, name, explained, repaired))
         rest = dataclasses.replace(rest, failing=rest.failing & ~_explained(found, whole))
     if rest.failing.any() and all(one.pattern is odd for one in found):
-        pattern = _last(rest, comparison.found)
-        if pattern is not None:
-            found.append(_Found(pattern, "", pattern.explained, pattern.repaired))
+        more = _elsewhere(problem, comparison.found, rest, bounds) if rest.failing.sum() > 1 else []
+        pattern = None if more or rest.failing.sum() < 2 else _wrong_lines(rest)
+        found += more if pattern is None else [_Found(pattern, "", pattern.explained, None)]
     return tuple(_told(comparison.endpoint, whole, found))
 
 
@@ -87,9 +79,18 @@ class _Found:
     repaired: NDArray[np.float64] | None
 
 
-def _placed(part: Table, values: NDArray[np.generic], whole: Table, fill: float = 0) -> NDArray[np.generic]:
-    """Return values of a part where they stand in the whole."""
-    result = np.full(whole.claims.shape, fill, values.dtype)
+def _mask(part: Table, values: NDArray[np.bool_], whole: Table) -> NDArray[np.bool_]:
+    """Return a mask of a part as one of the whole."""
+    result = np.zeros(whole.claims.shape, np.bool_)
+    result[np.ix_(part.rows, part.columns)] = values
+    return result
+
+
+def _values(part: Table, values: NDArray[np.float64] | None, whole: Table) -> NDArray[np.float64] | None:
+    """Return values of a part as ones of the whole, NaN elsewhere."""
+    if values is None:
+        return None
+    result = np.full(whole.claims.shape, np.nan)
     result[np.ix_(part.rows, part.columns)] = values
     return result
 
@@ -117,7 +118,7 @@ def _levels(table: Table) -> Iterator[list[tuple[Table, str]]]:
         yield [(part, part.name) for part in (table.part(a, b) for a, b in level) if part.failing.any()]
 
 
-def _pattern(table: Table, found: Elementwise, x: NDArray[np.float64]) -> Pattern | None:
+def _pattern(table: Table) -> Pattern | None:
     """Return the first pattern that explains every failing entry of a part; simpler and more common ones first."""
     if table.failing.sum() == 1 and table.informative.sum() > 1:
         return None  # one wrong entry among right ones is no pattern
@@ -129,7 +130,6 @@ def _pattern(table: Table, found: Elementwise, x: NDArray[np.float64]) -> Patter
         or rearranged(table)
         or factor(table, partly=True)
         or short_precision(table)
-        or other_step(table, found, x)
         or _line_factors(table, "column")
         or _turned(_line_factors(table.turned(), "row"))
     )
@@ -169,12 +169,12 @@ def _line_factors(table: Table, word: str) -> Pattern | None:
     return Pattern(f"factor by {word}", text, table.failing, f"divide each {word} by its factor", repaired)
 
 
-def _last(table: Table, found: Elementwise) -> Pattern | None:
-    """Return what can be said of entries that no repair explains: the other side of a kink, or which columns fail."""
-    pattern = other_side(table, found)
-    if pattern is not None or table.failing.sum() < 2:
-        return pattern
-    return _wrong_lines(table)
+def _elsewhere(problem: Problem, found: Elementwise, table: Table, bounds: Bounds) -> list[_Found]:
+    """Return whether failing claims are slopes of somewhere else: beyond a kink, or at another step."""
+    columns = wide_columns(problem, found, table, bounds)
+    pattern = other_side(table, found, columns)
+    pattern = pattern or other_step(table, found, columns, problem.x.astype(np.float64))
+    return [] if pattern is None else [_Found(pattern, "", pattern.explained, None)]
 
 
 def _wrong_lines(table: Table) -> Pattern | None:
@@ -227,5 +227,5 @@ def _told(endpoint: str, whole: Table, found: Sequence[_Found]) -> Iterator[Diag
 def _changed(whole: Table, one: _Found) -> NDArray[np.bool_]:
     """Return the entries that a repair changes."""
     assert one.repaired is not None
-    with np.errstate(invalid="ignore"):
-        return np.isfinite(one.repaired) & (one.repaired != whole.claims)
+    changed: NDArray[np.bool_] = one.repaired != whole.claims
+    return np.isfinite(one.repaired) & changed

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise
-from fdcheck.checks.patterns import Pattern, Table, lines_of
+from fdcheck.checks.patterns import Pattern, Table, hits, lines_of
 from fdcheck.numerics.differences import Column
+from fdcheck.problem.callables import Problem
+from fdcheck.problem.evaluate import Bounds, column_differences, targets
 
 _LIKE = 0.05
 """Part of the distance from measurement to claim within which a slope counts as the one or the other, and of a
 step within which two steps are one: two numbers between 0 and 1 are that close once in ten times."""
+
+_BEYOND = 2  # slopes beyond a kink that have to be the claimed one: a smooth bend passes a value once
 
 _RESOLVED = 0.02  # part of a miss that its error bar may be, so that a step computed from it is good to 1 %
 
@@ -23,15 +27,74 @@ _ENTRIES = 200  # failing entries looked at for a common step: they tell what 10
 _WIDEST = 2.0  # times the widest step measured that a step may be: further out the fitted curve is a guess
 
 
+_COLUMNS = 4  # columns looked at further out: a step or a kink is that of two entries as well as of all
+
+_WIDE = tuple(2.0**-k for k in range(11, -1, -1))
+"""Steps relative to the widest one allowed. Claims are decided at steps so small that neither curvature nor a kink
+near x0 shows; a diagnosis looks for just these."""
+
+
+def wide_columns(problem: Problem, found: Elementwise, table: Table, bounds: Bounds) -> dict[int, Column]:
+    """Measure a few failing columns at wide steps and return them with the evidence that there is.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    found : Elementwise
+        What was measured.
+    table : Table
+        The claims that fail.
+    bounds : Bounds
+        Where apply may be evaluated.
+
+    Returns
+    -------
+    dict of int to Column
+        Cost in applies: 24 a column, of four columns at the most; others than failing ones only to fill up.
+    """
+    order = np.argsort(~hits(table.failing, 0), kind="stable")
+    wanted = table.columns[order[hits(table.measured, 0)[order]] if table.failing.sum() > 1 else order[:1]]
+    free = wanted[np.isnan(found.forced[wanted])]  # a step that the user forces is all that may be taken
+    kept = problem.raised, problem.changed
+    result = {int(j): _widened(problem, found, int(j), bounds) for j in free[:_COLUMNS]}
+    problem.raised, problem.changed = kept  # what apply does out there is no part of the check
+    return result
+
+
+def _widened(problem: Problem, found: Elementwise, j: int, bounds: Bounds) -> Column:
+    """Return the evidence of a column with wide steps added."""
+    h = 2.0 ** np.floor(np.log2(found.steps.high[j])) * np.array(_WIDE)
+    seen = found.measurement.columns.get(j)
+    if seen is not None:
+        h = h[~np.isin(h, seen.up_step)]
+    moving = np.full(len(h), j, np.int64)
+    above, up_step = targets(problem, moving, h, bounds)
+    below, down_step = targets(problem, moving, -h, bounds)
+    up, down = (np.full((len(h), problem.outputs.size), np.nan) for _ in range(2))
+    column_differences(problem, moving, above, up_step, list(up))
+    column_differences(problem, moving, below, down_step, list(down))
+    wide = Column(up_step, -down_step, up, down)
+    return wide if seen is None else _merged(seen, wide)
+
+
+def _merged(a: Column, b: Column) -> Column:
+    """Return the steps of both, smallest first."""
+    up_step, down_step = np.append(a.up_step, b.up_step), np.append(a.down_step, b.down_step)
+    order = np.unique(up_step, return_index=True)[1]
+    up, down = np.concatenate([a.up, b.up]), np.concatenate([a.down, b.down])
+    return Column(up_step[order], down_step[order], up[order], down[order])
+
+
 # the other side of a kink
 
 
-def other_side(table: Table, found: Elementwise) -> Pattern | None:
+def other_side(table: Table, found: Elementwise, columns: Mapping[int, Column]) -> Pattern | None:
     """Return whether failing claims are the slope beyond a kink near x0."""
     explained = np.zeros(table.failing.shape, np.bool_)
     text = ""
     for i, j in np.argwhere(table.failing)[:_ENTRIES]:
-        column = found.measurement.columns.get(int(table.columns[j]))
+        column = columns.get(int(table.columns[j]))
         if column is None:
             continue
         row, noise = int(table.rows[i]), float(found.noise.level[table.rows[i]])
@@ -42,12 +105,12 @@ def other_side(table: Table, found: Elementwise) -> Pattern | None:
             explained[i, j] = True
             if not text:
                 where = "right" if sign > 0 else "left"
-                entry = (
-                    f"{lines_of(_at(table, i, j).T, table.outputs)[0]} by {lines_of(_at(table, i, j), table.inputs)[0]}"
-                )
+                own = _at(table, i, j)
+                entry = f"{lines_of(own.T, table.outputs)[0]} by {lines_of(own, table.inputs)[0]}"
                 text = (
-                    f"beyond a kink between {near.low:.2g} and {near.high:.2g} to the {where} of x0 the slope of {entry} "
-                    f"is {near.slope:.4g}, as claimed ({table.claims[i, j]:.4g}); up to it {table.estimate[i, j]:.4g}: "
+                    f"beyond a kink between {near.low:.2g} and {near.high:.2g} to the {where} of x0 the slope of "
+                    f"{entry} is {near.slope:.4g}, as claimed ({table.claims[i, j]:.4g}), up to it "
+                    f"{table.estimate[i, j]:.4g}: "
                     "the claim is the slope of the other side."
                 )
             break
@@ -84,13 +147,13 @@ def _beyond(column: Column, row: int, sign: int, claim: float, estimate: float, 
     close = _LIKE * abs(claim - estimate)
     clear = blur < close
     claimed, measured = np.abs(slopes - claim) < close, np.abs(slopes - estimate) < close
-    outer = len(slopes) - int(np.argmin(np.append(claimed[::-1], False)))  # claimed from here on
-    if len(slopes) - outer < 2 or not clear[outer:].all():
+    inner = int(np.argmin(np.append(measured | ~clear, False)))  # secants that lie before the kink
+    outer = inner if inner < len(slopes) and claimed[inner] else inner + 1  # at most one spans it
+    beyond = slice(outer, outer + _BEYOND)
+    if not (measured & clear)[:inner].any() or (claimed & clear)[beyond].sum() < _BEYOND:
         return None
-    inner = outer - 1 if outer and not measured[outer - 1] else outer  # at most one secant spans the kink
-    if inner < 1 or not (measured | ~clear)[:inner].all() or not (measured & clear)[:inner].any():
-        return None
-    return _Beyond(float(at[inner]), float(at[outer]) if outer > inner else float(at[outer + 1]), float(slopes[-1]))
+    low, high = (inner, outer) if outer > inner else (inner - 1, inner + 1)
+    return _Beyond(float(at[low]), float(at[high]), float(slopes[outer + 1]))
 
 
 # a difference with another step
@@ -123,29 +186,37 @@ class _Curve:
         return float(real.min()) if len(real) else float("nan")
 
 
+_ROUND = 0.02  # relative distance from a number of one digit within which a step counts as chosen by a person
+
 _SIDES = ((1, "forward"), (-1, "backward"), (0, "central"))
 
 
-def other_step(table: Table, found: Elementwise, x: NDArray[np.float64]) -> Pattern | None:
-    """Return whether all failing claims are difference quotients with one step.
+def other_step(
+    table: Table, found: Elementwise, columns: Mapping[int, Column], x: NDArray[np.float64]
+) -> Pattern | None:
+    """Return whether failing claims are difference quotients with one step, in all columns that are looked at.
 
     Parameters
     ----------
     table : Table
         The claims.
     found : Elementwise
-        What was measured, with the slopes at each step.
+        What was measured.
+    columns : dict of int to Column
+        Columns that are looked at, with wide steps.
     x : ndarray, shape (n,)
         The point, for steps relative to it.
     """
-    entries = np.argwhere(table.failing)[:_ENTRIES]
+    seen = np.isin(table.columns, list(columns))
+    entries = np.argwhere(table.failing & seen)[:_ENTRIES]
     if len(entries) < 2:
         return None
-    curves = [_curve(table, found, int(i), int(j)) for i, j in entries]
+    curves = [_curve(table, found, columns, int(i), int(j)) for i, j in entries]
     if any(curve is None for curve in curves):
         return None
     known = [curve for curve in curves if curve is not None]
     size = np.abs(x[table.columns[entries[:, 1]]])
+    readings: list[tuple[bool, str, str]] = []
     for sign, word in _SIDES:
         steps = np.array([curve.step(sign) for curve in known])
         for unit, scale in (("", np.ones(len(size))), (" times |x|", size)):
@@ -155,19 +226,31 @@ def other_step(table: Table, found: Elementwise, x: NDArray[np.float64]) -> Patt
             middle = float(np.median(relative))
             if not (np.abs(relative - middle) <= 0.5 * _LIKE * middle).all() or not _differ(known, table, entries):
                 continue
-            if _contradicted(table, found, sign, middle, x if unit else None):
+            if _contradicted(table, found, columns, sign, middle, x if unit else None):
                 continue
-            text = f"all {{n}} failing claims{{in}} are what a {word} difference with step {middle:.2g}{unit} gives: "
-            text += f"its step from each entry alone is {relative.min():.3g} to {relative.max():.3g}."
-            return Pattern("step", text, table.failing)
-    return None
+            crooked = abs(float(f"{middle:.0e}") / middle - 1) > _ROUND  # people choose steps like 1e-2
+            each = f"each entry alone gives {relative.min():.3g} to {relative.max():.3g}"
+            if unit and any(name.startswith(f"a {word} ") for _, name, _ in readings):
+                continue
+            readings.append((crooked, f"a {word} difference with step {middle:.2g}{unit}", each))
+    if not readings:
+        return None
+    readings.sort(key=lambda reading: reading[0])
+    some = "" if len(entries) == table.failing.sum() else " that were looked at"
+    others = "".join(f", or {name}" for _, name, _ in readings[1:])
+    text = f"all {{n}} failing claims{{in}}{some} are {readings[0][1]} ({readings[0][2]}){others}."
+    explained = np.zeros(table.failing.shape, np.bool_)
+    explained[entries[:, 0], entries[:, 1]] = True
+    return Pattern("step", text, explained)
 
 
-def _curve(table: Table, found: Elementwise, i: int, j: int) -> _Curve | None:
+def _curve(
+    table: Table, found: Elementwise, columns: Mapping[int, Column], i: int, j: int, resolved: float = _RESOLVED
+) -> _Curve | None:
     """Return how one entry's difference quotients depend on the step, None where its miss is not resolved."""
     miss = float(table.claims[i, j] - table.estimate[i, j])
-    column = found.measurement.columns.get(int(table.columns[j]))
-    if column is None or not np.isfinite(miss) or table.bar[i, j] > _RESOLVED * abs(miss):
+    column = columns.get(int(table.columns[j]))
+    if column is None or not np.isfinite(miss) or table.bar[i, j] > resolved * abs(miss):
         return None
     row = int(table.rows[i])
     noise = float(found.noise.level[row])
@@ -178,21 +261,28 @@ def _curve(table: Table, found: Elementwise, i: int, j: int) -> _Curve | None:
         return None
     odd = 0.5 * (right - left)[good] / h
     even = (0.5 * (right + left)[good] - table.estimate[i, j]) / h**2
-    return _Curve(
-        miss, _fitted(h, odd, noise / h**2), _fitted(h, even, (noise / h + float(table.bar[i, j])) / h**2), float(h[-1])
-    )
+    bent, odd_widest = _fitted(h, odd, noise / h**2)
+    curved, even_widest = _fitted(h, even, (noise / h + float(table.bar[i, j])) / h**2)
+    return _Curve(miss, bent, curved, min(odd_widest, even_widest))
 
 
-def _fitted(h: NDArray[np.float64], values: NDArray[np.float64], blur: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a + b h**2 fitted to values; zeros where they do not stand out of their blur."""
+def _fitted(
+    h: NDArray[np.float64], values: NDArray[np.float64], blur: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Return a + b h**2 fitted to values up to the widest step where it fits, and that step; zeros if all is blur."""
     if not (np.abs(values) > 8 * blur).any():
-        return np.zeros(2)
-    best = int(np.argmin(blur / np.maximum(np.abs(values), 1e-300) + (h / h[-1]) ** 2 * 1e-3))
-    further = 1e-3 * abs(values[best]) * (0.1 + (h / h[-1]) ** 2)  # what the terms left out may add, far from x0
-    weight = 1 / (blur + further)
-    system = np.stack([np.ones_like(h), (h / h[-1]) ** 2], axis=1) * weight[:, None]
-    a, b = np.linalg.lstsq(system, values * weight, rcond=None)[0]
-    return np.array([a, b / h[-1] ** 2])
+        return np.zeros(2), float(h[-1])
+    for last in range(len(h), 2, -1):
+        own, size = slice(0, last), np.abs(values[:last]).max()
+        unit = float(h[last - 1])
+        weight = 1 / (blur[own] + 1e-3 * size * (0.1 + (h[own] / unit) ** 2))  # terms left out grow with the step
+        system = np.stack([np.ones(last), (h[own] / unit) ** 2], axis=1)
+        fit = np.linalg.lstsq(system * weight[:, None], values[own] * weight, rcond=None)[0]
+        rest = np.abs(system @ fit - values[own])
+        clear = blur[own] < _RESOLVED * np.abs(values[own])
+        if clear.any() and (rest <= 3 * blur[own] + _RESOLVED * np.abs(values[own]))[clear].all():
+            return np.array([fit[0], fit[1] / unit**2]), unit
+    return np.zeros(2), 0.0
 
 
 def _differ(curves: list[_Curve], table: Table, entries: NDArray[np.int64]) -> bool:
@@ -202,18 +292,26 @@ def _differ(curves: list[_Curve], table: Table, entries: NDArray[np.int64]) -> b
     return all(float(np.ptp(v)) > 2 * _LIKE * float(np.abs(v).max()) for v in (misses, factors))
 
 
-def _contradicted(table: Table, found: Elementwise, sign: int, step: float, x: NDArray[np.float64] | None) -> bool:
+def _contradicted(
+    table: Table,
+    found: Elementwise,
+    columns: Mapping[int, Column],
+    sign: int,
+    step: float,
+    x: NDArray[np.float64] | None,
+) -> bool:
     """Return whether an entry that agrees would have to be off, were it a quotient with that step."""
-    for i, j, curve in _agreeing(table, found):
+    for i, j, curve in _agreeing(table, found, columns):
         own = step * abs(float(x[table.columns[j]])) if x is not None else step
         if abs(curve.off(sign, own) - curve.miss) > 2 * table.allowed(table.claims)[i, j] + _LIKE * abs(curve.miss):
             return True
     return False
 
 
-def _agreeing(table: Table, found: Elementwise) -> Iterator[tuple[int, int, _Curve]]:
+def _agreeing(table: Table, found: Elementwise, columns: Mapping[int, Column]) -> Iterator[tuple[int, int, _Curve]]:
     """Yield entries that agree in columns with evidence, with their curves."""
-    for i, j in np.argwhere(table.measured & ~table.failing & table.failing.any(axis=0))[:_ENTRIES]:
-        loose = _curve(table.only(np.ones_like(table.failing)), found, int(i), int(j))
+    seen = np.isin(table.columns, list(columns))
+    for i, j in np.argwhere(table.measured & ~table.failing & seen)[:_ENTRIES]:
+        loose = _curve(table, found, columns, int(i), int(j), np.inf)
         if loose is not None:
             yield int(i), int(j), loose
