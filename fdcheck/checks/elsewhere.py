@@ -273,14 +273,15 @@ def _fitted(
     if not (np.abs(values) > 8 * blur).any():
         return np.zeros(2), float(h[-1])
     for last in range(len(h), 2, -1):
-        own, size = slice(0, last), np.abs(values[:last]).max()
+        own = slice(0, last)
+        clear = blur[own] < _RESOLVED * np.abs(values[own])
+        size = np.abs(values[own][clear]).max(initial=0.0) or abs(values[last - 1])  # the widest has the least blur
         unit = float(h[last - 1])
         weight = 1 / (blur[own] + 1e-3 * size * (0.1 + (h[own] / unit) ** 2))  # terms left out grow with the step
         system = np.stack([np.ones(last), (h[own] / unit) ** 2], axis=1)
         fit = np.linalg.lstsq(system * weight[:, None], values[own] * weight, rcond=None)[0]
         rest = np.abs(system @ fit - values[own])
-        clear = blur[own] < _RESOLVED * np.abs(values[own])
-        if clear.any() and (rest <= 3 * blur[own] + _RESOLVED * np.abs(values[own]))[clear].all():
+        if clear.any() and (rest <= 3 * blur[own] + _RESOLVED * size)[clear].all():
             return np.array([fit[0], fit[1] / unit**2]), unit
     return np.zeros(2), 0.0
 
