@@ -261,15 +261,19 @@ def _curve(
         return None
     odd = 0.5 * (right - left)[good] / h
     even = (0.5 * (right + left)[good] - table.estimate[i, j]) / h**2
-    bent, odd_widest = _fitted(h, odd, noise / h**2)
-    curved, even_widest = _fitted(h, even, (noise / h + float(table.bar[i, j])) / h**2)
+    least = 0.5 * _RESOLVED * abs(miss)
+    bent, odd_widest = _fitted(h, odd, noise / h**2, least / h)
+    curved, even_widest = _fitted(h, even, (noise / h + float(table.bar[i, j])) / h**2, least / h**2)
     return _Curve(miss, bent, curved, min(odd_widest, even_widest))
 
 
 def _fitted(
-    h: NDArray[np.float64], values: NDArray[np.float64], blur: NDArray[np.float64]
+    h: NDArray[np.float64], values: NDArray[np.float64], blur: NDArray[np.float64], least: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
-    """Return a + b h**2 fitted to values up to the widest step where it fits, and that step; zeros if all is blur."""
+    """Return a + b h**2 fitted to values up to the widest step where it fits, and that step.
+
+    Zeros where values are all blur, or nothing fits and they are ``least`` or less: no part of a miss comes of them.
+    """
     if not (np.abs(values) > 8 * blur).any():
         return np.zeros(2), float(h[-1])
     for last in range(len(h), 2, -1):
@@ -283,7 +287,9 @@ def _fitted(
         rest = np.abs(system @ fit - values[own])
         if clear.any() and (rest <= 3 * blur[own] + _RESOLVED * size)[clear].all():
             return np.array([fit[0], fit[1] / unit**2]), unit
-    return np.zeros(2), 0.0
+    small = (np.abs(values) <= least)[blur <= least]
+    steps = np.append(0.0, h[blur <= least])
+    return np.zeros(2), float(steps[int(np.argmin(np.append(small, False)))])
 
 
 def _differ(curves: list[_Curve], table: Table, entries: NDArray[np.int64]) -> bool:
