@@ -261,7 +261,7 @@ def _curve(
         return None
     odd = 0.5 * (right - left)[good] / h
     even = (0.5 * (right + left)[good] - table.estimate[i, j]) / h**2
-    least = 0.5 * _RESOLVED * abs(miss)
+    least = 1.5 * _RESOLVED * abs(miss)  # half as much again as the bar may be
     bent, odd_widest = _fitted(h, odd, noise / h**2, least / h)
     curved, even_widest = _fitted(h, even, (noise / h + float(table.bar[i, j])) / h**2, least / h**2)
     return _Curve(miss, bent, curved, min(odd_widest, even_widest))
