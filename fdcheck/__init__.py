@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fdcheck.results import (
         Coverage,
         DerivativeMismatch,
+        Diagnosis,
         Finding,
         InvalidInput,
         Measured,
@@ -28,6 +29,7 @@ __all__ = [
     "Block",
     "Coverage",
     "DerivativeMismatch",
+    "Diagnosis",
     "Estimate",
     "Finding",
     "InvalidInput",

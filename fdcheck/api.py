@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings, pairs_of
 from fdcheck.checks.plan import expected_applies, planned, whole
@@ -16,7 +17,7 @@ from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.endpoints import claims_of
-from fdcheck.results import Finding, InvalidInput, Pair, Report, Status
+from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
 from fdcheck.settings import Settings, settings_from
 
 
@@ -145,6 +146,7 @@ def verify(
     function = Function("apply", apply)
     notes: list[str] = []
     findings: list[Finding] = []
+    diagnoses: list[Diagnosis] = []
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
         try:
             problem = Problem(function, x0, settings.input_paths, settings.output_paths, settings.max_applies, progress)
@@ -165,9 +167,10 @@ def verify(
             for comparison in compared(claimed, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
+                diagnoses += diagnosed(problem, comparison)
             findings += findings_about_apply(problem, found)
             notes += steps_left_out(problem, pairs, findings)
-    return report_of(problem, plan, findings, pairs, notes, given, settings)
+    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings)
 
 
 def differentiate(

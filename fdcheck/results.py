@@ -257,6 +257,31 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class Diagnosis:
+    """A pattern in which an endpoint's claims are wrong, with its evidence.
+
+    Parameters
+    ----------
+    endpoint : str
+        ``'jacobian'``, ``'jvp'`` or ``'vjp'``.
+    kind : str
+        One stable word or two: ``'factor'``, ``'transpose'``, ``'conjugate'``, ``'missing column'``, ...
+    message : str
+        One plain sentence with the figures that speak for it.
+    repair : str
+        The simple change with which every measured entry would agree; empty where none was found that does.
+    entries : int
+        Failing entries that it explains.
+    """
+
+    endpoint: str
+    kind: str
+    message: str
+    repair: str = ""
+    entries: int = 0
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of :func:`fdcheck.verify`: a verdict with its evidence.
 
@@ -283,6 +308,8 @@ class Report:
         Remarks that change no verdict.
     versions : dict of str to str
         Versions of fdcheck and of the libraries that computed the result.
+    diagnoses : tuple of Diagnosis
+        Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
     """
@@ -298,6 +325,7 @@ class Report:
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     max_failures: int = 10
+    diagnoses: tuple[Diagnosis, ...] = ()
 
     @property
     def passed(self) -> bool:

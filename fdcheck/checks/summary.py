@@ -12,7 +12,7 @@ from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.plan import Plan
 from fdcheck.problem.callables import Function, Problem
-from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, Verdict
+from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Pair, Report, Status, Verdict
 from fdcheck.settings import Settings
 
 
@@ -65,6 +65,7 @@ def report_of(
     findings: Sequence[Finding],
     pairs: Sequence[Pair],
     notes: Sequence[str],
+    diagnoses: Sequence[Diagnosis],
     given: Mapping[str, Function],
     settings: Settings,
 ) -> Report:
@@ -76,7 +77,7 @@ def report_of(
         apply and x0.
     plan : Plan
         What was to be measured.
-    findings, pairs, notes
+    findings, pairs, notes, diagnoses
         What was found.
     given : dict of str to Function
         The endpoints.
@@ -111,6 +112,7 @@ def report_of(
         notes=tuple(remarks),
         versions=_versions(),
         max_failures=settings.max_failures,
+        diagnoses=tuple(diagnoses),
     )
 
 

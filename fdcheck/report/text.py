@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fdcheck.estimates import Estimate
-from fdcheck.results import BREACHES, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.results import BREACHES, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
 
 _WIDTH = 80
 _FULL_FINDINGS = 3
@@ -30,7 +30,8 @@ def report_text(report: Report) -> str:
     lines = [
         *_headline(report),
         *_endpoint_lines(report),
-        *_findings(others, "Findings, worst first:", report.max_failures),
+        *_findings(others, "Findings, worst first:", report.max_failures, report.diagnoses),
+        *_diagnoses(report.diagnoses),
         *_pairs(report.pairs),
         *_findings(accepted, "Accepted at kinks and jumps:", report.max_failures),
         *_notes(report),
@@ -94,7 +95,7 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], title: str, most: int, diagnoses: Sequence[Diagnosis] = ()) -> Iterator[str]:
     """Yield findings, of each endpoint as many as are wanted."""
     if not findings:
         return
@@ -108,8 +109,9 @@ def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[st
     left_out = sum(max(0, count - most) for count in seen.values())
     if left_out:
         yield f"  ... and {left_out} more in report.findings and --json (max_failures)"
-    advice = " ".join(filter(None, (_where(findings), _common_factor(findings))))
-    yield from textwrap.wrap(advice, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    named = {diagnosis.endpoint for diagnosis in diagnoses}
+    unnamed = [finding for finding in findings if finding.endpoint not in named]  # a diagnosis says where to look
+    yield from textwrap.wrap(_where(unnamed), _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
@@ -168,13 +170,21 @@ def _where(findings: Sequence[Finding]) -> str:
     return f"Next: look at {subject} {entry}."
 
 
-def _common_factor(findings: Sequence[Finding]) -> str:
-    """Return the factor that all failing entries are off by, empty if they do not share one."""
-    failing = [f for f in findings if f.status is Status.DISAGREES and abs(f.estimated) > 3 * f.error]
-    ratios = [f.claimed / f.estimated for f in failing if math.isfinite(f.claimed)]
-    if len(ratios) < 2 or max(ratios) - min(ratios) > 1e-3 * abs(ratios[0]):
-        return ""
-    return f"In all of them claimed / measured = {ratios[0]:.4g}."
+def _diagnoses(diagnoses: Sequence[Diagnosis]) -> Iterator[str]:
+    """Yield each pattern with its repair, once for all endpoints that show it."""
+    if not diagnoses:
+        return
+    yield ""
+    yield "Diagnosis:"
+    endpoints: dict[tuple[str, str], list[str]] = {}
+    for diagnosis in diagnoses:
+        endpoints.setdefault((diagnosis.message, diagnosis.repair), []).append(diagnosis.endpoint)
+    for (message, repair), names in endpoints.items():
+        yield from textwrap.wrap(
+            f"{', '.join(names)}: {message}", _WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+        if repair:
+            yield from textwrap.wrap(f"Repair: {repair}", _WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _place(finding: Finding) -> str:
