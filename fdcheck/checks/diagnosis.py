@@ -188,7 +188,7 @@ def _wrong_lines(table: Table) -> Pattern | None:
         return None
     word = "row" if turned else "column"
     text = (
-        f"{counted(word, names)} wrong in all {{n}} entries, while the {int(right.sum())} others that are not zero "
+        f"{counted(word, names)} {'are' if len(names) > 1 else 'is'} wrong in all {{n}} entries, while the {int(right.sum())} others that are not zero "
         "agree: look for a coupling left out or an index."
     )
     return Pattern(f"wrong {word}s", text, table.failing)

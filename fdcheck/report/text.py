@@ -30,8 +30,8 @@ def report_text(report: Report) -> str:
     lines = [
         *_headline(report),
         *_endpoint_lines(report),
-        *_findings(others, "Findings, worst first:", report.max_failures, report.diagnoses),
         *_diagnoses(report.diagnoses),
+        *_findings(others, "Findings, worst first:", report.max_failures, report.diagnoses),
         *_pairs(report.pairs),
         *_findings(accepted, "Accepted at kinks and jumps:", report.max_failures),
         *_notes(report),

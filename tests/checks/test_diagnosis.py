@@ -160,11 +160,11 @@ MISTAKES = {
     ),
     "column wrong": (
         lambda: of("softmax", lambda a: a * np.where(np.arange(4) == 2, [[1.3], [0.6], [2.2], [1.7]], 1)),
-        "wrong columns", ["column x[2] wrong in all 4", "12 others"], False,
+        "wrong columns", ["column x[2] is wrong in all 4", "12 others"], False,
     ),
     "row wrong": (
         lambda: of("layer", lambda a: a * np.where(np.arange(3)[:, None] == 1, [1.3, 0.6, 2.2, 1.7], 1)),
-        "wrong rows", ["row y[1] wrong in all 4", "8 others"], False,
+        "wrong rows", ["row y[1] is wrong in all 4", "8 others"], False,
     ),
     "forward": (
         lambda: fdcheck.verify(wave, X6, jacobian=forward(wave, 1e-2)), "step", ["forward", "step 0.01"], False,
