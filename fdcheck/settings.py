@@ -88,6 +88,9 @@ class Settings:
     full_accuracy: bool = False
 
 
+_KNOWN = frozenset(f.name for f in fields(Settings))
+
+
 def settings_from(profile: str | None = None, **options: Any) -> Settings:
     """Return checked settings: the options given, over the environment, over pyproject.toml, over a profile.
 
@@ -172,10 +175,9 @@ def _checked(options: Mapping[str, Any], source: str = "") -> dict[str, Any]:
 def _converted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with their values checked and converted."""
     values = dict(options)
-    known = {f.name for f in fields(Settings)}
     for name in values:
-        if name not in known:
-            raise InvalidInput(f"{name}: unknown option; there are: {', '.join(sorted(known))}")
+        if name not in _KNOWN:
+            raise InvalidInput(f"{name}: unknown option; there are: {', '.join(sorted(_KNOWN))}")
     for name in ("rtol", "atol", "eps"):
         if name in values:
             values[name] = _number(name, values[name], positive=name == "eps")

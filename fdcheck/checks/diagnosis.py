@@ -15,6 +15,7 @@ from fdcheck.checks.elsewhere import other_side, other_step, wide_columns
 from fdcheck.checks.findings import Comparison
 from fdcheck.checks.patterns import Pattern, Table, counted, cover, is_explained, lines_of, listed, table_of
 from fdcheck.checks.values import conjugate, factor, not_finite, short_precision, zeros
+from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
 from fdcheck.results import Diagnosis
@@ -38,6 +39,8 @@ def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]
         Each explains failing entries that no other one explains. Cost in applies: none where a change of the
         claims explains them; else 24 for each of up to four columns.
     """
+    if not (comparison.code == kernels.DISAGREES).any():
+        return ()
     whole = table_of(problem, comparison)
     found: list[_Found] = []
     odd = not_finite(whole)
@@ -187,9 +190,10 @@ def _wrong_lines(table: Table) -> Pattern | None:
     if (per_line[per_line > 0] < 2).any():  # one entry to a column: nothing but the list of failing entries
         return None
     word = "row" if turned else "column"
+    verb = "are" if len(names) > 1 else "is"
     text = (
-        f"{counted(word, names)} {'are' if len(names) > 1 else 'is'} wrong in all {{n}} entries, while the {int(right.sum())} others that are not zero "
-        "agree: look for a coupling left out or an index."
+        f"{counted(word, names)} {verb} wrong in all {{n}} entries, while the {int(right.sum())} others that are not "
+        "zero agree: look for a coupling left out or an index."
     )
     return Pattern(f"wrong {word}s", text, table.failing)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.plan import Plan
 from fdcheck.numerics import kernels
-from fdcheck.numerics.differences import Measurement, Rules, measure_columns, unmeasured
+from fdcheck.numerics.differences import Measurement, Rules, as_index, measure_columns, unmeasured
 from fdcheck.numerics.noise import Noise, measure_noise, noise_from_afar
 from fdcheck.numerics.roughness import Doubt, rough_outputs
 from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
@@ -170,7 +170,7 @@ def measured(
 ) -> Measurement:
     """Return what is measured of columns in the rows wanted of each endpoint, shape (e, m)."""
     found = unmeasured(len(wanted), problem.outputs.size, problem.inputs.size)
-    found.code[:, :, columns] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)[:, :, None]
+    found.code[:, :, as_index(columns)] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)[:, :, None]
     measure_columns(problem, claims, columns, first, rules, found)
     return found
 
@@ -181,9 +181,10 @@ def _aliased(found: Measurement, columns: NDArray[np.int64], noise: Noise, goal:
     A ripple whose period is the step, or a sine that turns many times within it, leaves smooth and wrong
     differences. Kinks and undecided entries excuse an output: there the slopes do not add up.
     """
-    plain = _IS_PLAIN[found.code[:, :, columns]].all(axis=(0, 2))
-    direction = noise.direction[columns]
-    estimate, error, _ = found.entry[:, :, columns]
+    own = as_index(columns)
+    plain = _IS_PLAIN[found.code[:, :, own]].all(axis=(0, 2))
+    direction = noise.direction[own]
+    estimate, error, _ = found.entry[:, :, own]
     along = estimate @ direction
     spread = error @ np.abs(direction)
     size = np.abs(estimate) @ np.abs(direction)

@@ -96,6 +96,8 @@ def _sample(layout: Layout, most: int, seed: int) -> tuple[NDArray[np.int64], di
 
     The budget is shared among all leaves, also those that are not selected, so that selecting changes no sample.
     """
+    if layout.size <= most and not layout.resting:
+        return np.arange(layout.size), {leaf.path: (leaf.size // leaf.parts,) * 2 for leaf in layout.leaves}
     everything = sorted((*layout.leaves, *layout.resting), key=lambda leaf: leaf.position)
     sizes = [leaf.size // leaf.parts for leaf in everything]
     share = dict(zip((leaf.position for leaf in everything), _shares(sizes, most), strict=True))

@@ -118,6 +118,12 @@ def unmeasured(endpoints: int, m: int, n: int) -> Measurement:
     return Measurement(np.full((endpoints, m, n), kernels.SKIPPED, np.int8), np.full((3, m, n), np.nan))
 
 
+def as_index(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return an index of ascending columns: a slice where no column is left out, which copies nothing."""
+    first, last = int(columns[0]), int(columns[-1])
+    return slice(first, last + 1) if last - first + 1 == len(columns) else columns
+
+
 def measure_columns(
     problem: Problem,
     claims: NDArray[np.float64] | None,
@@ -286,7 +292,7 @@ def _unused(h: float, taken: list[float]) -> float:
 
 def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:
     """Keep the steps of columns in which something other than plain agreement was found."""
-    code = result.code[:, :, columns]
+    code = result.code[:, :, as_index(columns)]
     plain = np.all((code == kernels.AGREES) | (code == kernels.SKIPPED), axis=(0, 1))
     for slot in np.flatnonzero(~plain):
         size = table.count[slot]

@@ -117,6 +117,7 @@ class Problem:
         self.expected = 0
         self._most = sys.maxsize if max_applies is None else max_applies
         self._progress = progress
+        self._is_watched = max_applies is not None or progress is not None
         leaves, inputs = trees.structure(x0, "x")
         if not inputs.size:
             raise InvalidInput(
@@ -170,13 +171,10 @@ class Problem:
         """
         for leaf in self._scalars:
             moved[leaf.position] = leaf.boxed(moved[leaf.position])
-        if self.apply.calls >= self._most:
-            self.is_spent = True
+        if self._is_watched and not self._has_budget():
             out[:] = np.nan
             return
         self.apply.calls += 1
-        if self._progress is not None:
-            self._progress(self.apply.calls, max(self.apply.calls, self.expected))
         try:
             result = self.apply.function(self._rebuilt(moved))
         except (Exception, SystemExit) as error:
@@ -198,6 +196,14 @@ class Problem:
                 self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
                 return
             np.subtract(array.ravel() if is_real else trees.real_view(array), value, out[own])
+
+    def _has_budget(self) -> bool:
+        """Return whether apply may be called once more, and tell the user's callback of that call."""
+        self.is_spent = self.is_spent or self.apply.calls >= self._most
+        if not self.is_spent and self._progress is not None:
+            done = self.apply.calls + 1
+            self._progress(done, max(done, self.expected))
+        return not self.is_spent
 
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
