@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Status,
         Verdict,
     )
+    from fdcheck.second_order import verify_second_order
 
 __all__ = [
     "Block",
@@ -40,6 +41,7 @@ __all__ = [
     "Verdict",
     "differentiate",
     "verify",
+    "verify_second_order",
 ]
 
 _HOME = {
@@ -47,6 +49,7 @@ _HOME = {
     "Estimate": "fdcheck.estimates",
     "differentiate": "fdcheck.api",
     "verify": "fdcheck.api",
+    "verify_second_order": "fdcheck.second_order",
 }
 
 

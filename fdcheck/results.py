@@ -110,14 +110,44 @@ class Status(enum.StrEnum):
         "A callable changed its arguments in place.",
         "Work on a copy inside the callable.",
     )
+    NONLINEAR = (
+        "nonlinear",
+        "The answer to a sum of vectors is not the sum of the answers to each: it is no product with a Jacobian.",
+        "Add the terms of all inputs or outputs, each linear in its own tangent or cotangent.",
+    )
     NONDETERMINISTIC = (
         "nondeterministic",
-        "apply gave two different results at the same point.",
-        "Fix the random seed inside apply, or check its expectation.",
+        "A callable gave two different results at the same point.",
+        "Fix the random seed inside it, or check its expectation.",
+    )
+    LAYOUT = (
+        "layout",
+        "The endpoint answers differently when the same tangent or cotangent lies otherwise in memory.",
+        "Do not assume contiguous memory: make a contiguous copy, or index without strides.",
+    )
+    ADJOINT = (
+        "adjoint",
+        "jvp and vjp contradict each other: <w, J v> is not <J^T w, v>.",
+        "Compare both with the measured derivative to see which one is wrong.",
+    )
+    BATCHED = (
+        "batched",
+        "The answer to a stack of tangents or cotangents is not the stack of the answers to each.",
+        "Make the derivative independent of further leading axes, or do not batch it.",
+    )
+    ASYMMETRIC = (
+        "asymmetric",
+        "A second derivative is not symmetric, as every Hessian is where it is continuous.",
+        "Look for a term that was differentiated in one order only.",
     )
 
 
-BREACHES = frozenset({Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION})
+BREACHES = frozenset(
+    {
+        Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION, Status.NONLINEAR,
+        Status.NONDETERMINISTIC, Status.LAYOUT, Status.ADJOINT, Status.BATCHED, Status.ASYMMETRIC,
+    }
+)  # fmt: skip
 """Statuses of an endpoint that broke its contract."""
 
 

@@ -13,7 +13,15 @@ ROOT = pathlib.Path(fdcheck.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
-ROOMS = ("results", "estimates", "settings"), ("problem",), ("numerics",), ("checks",), ("report",), ("api",)
+ROOMS = (
+    ("results", "estimates", "settings"),
+    ("problem",),
+    ("numerics",),
+    ("checks",),
+    ("report",),
+    ("api",),
+    ("second_order",),
+)
 FRONT_ENDS = len(ROOMS)
 RENDERING = "fdcheck.report"
 

@@ -1,0 +1,113 @@
+"""Contract of a jvp or vjp as a product: linear, repeatable, in any memory layout, adjoint, batched."""
+
+import numpy as np
+import pytest
+
+import fdcheck
+from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map
+from fdcheck.problem.callables import Function, Problem
+
+X0 = np.arange(1.0, 7.0).reshape(2, 3)
+
+
+def square(x):
+    return x * x
+
+
+def findings(nondet_tol=None, apply=square, x0=X0, **endpoints):
+    problem = Problem(Function("apply", apply), x0)
+    given = {name: Function(name, f) for name, f in endpoints.items()}
+    return contract_findings(problem, given, nondet_tol)
+
+
+def statuses(*args, **endpoints):
+    return [(f.endpoint, str(f.status)) for f in findings(*args, **endpoints)]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.complex128])
+def test_right_products_break_nothing(dtype):
+    x0 = X0.astype(dtype)
+    right = {"jvp": lambda x, t: 2 * x * t, "vjp": lambda x, c: 2 * x.conj() * c}
+    assert statuses(x0=x0, **right) == []
+    assert statuses(0.0, x0=x0, **right) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        (lambda x, c: 2 * x * np.abs(c), "nonlinear"),
+        (lambda x, c: 2 * x * np.sign(c), "nonlinear"),
+        (lambda x, c: 2 * x * np.clip(c, -2, 2), "nonlinear"),
+        (lambda x, c: 2 * x * c + 0.1, "nonlinear"),
+        (lambda x, c: np.ascontiguousarray(c.ravel(order="K").reshape(c.shape)) * 2 * x, "layout"),
+        (lambda x, c: 2 * x * np.frombuffer(c).reshape(c.shape), "layout"),
+        (lambda x, c: np.multiply(c, 2 * x, out=c), "mutation"),
+        (lambda x, c: (2 * x * c)[0], "shape"),
+    ],
+)
+def test_a_broken_contract_is_named(wrong, status):
+    assert ("vjp", status) in statuses(vjp=wrong)
+
+
+def test_a_constant_answer_to_zero_is_not_linear_even_if_small():
+    def vjp(x, c):
+        return 2 * x * c + (1e-9 if not c.any() else 0.0)
+
+    assert statuses(vjp=vjp) == [("vjp", "nonlinear")]
+
+
+def test_two_equal_calls():
+    count = iter(range(1000))
+
+    def drifting(x, c):
+        return 2 * x * c * (1 + 1e-12 * next(count))
+
+    assert statuses(vjp=drifting) == []
+    assert ("vjp", "nondeterministic") in statuses(0.0, vjp=drifting)
+    assert statuses(1e-6, vjp=drifting) == []
+    noisy = np.random.default_rng(0)
+    (finding, *_) = findings(vjp=lambda x, c: 2 * x * c * noisy.uniform(0.9, 1.1))
+    assert "two equal calls of vjp differ" in finding.message
+
+
+def test_jvp_and_vjp_that_contradict_each_other():
+    found = statuses(jvp=lambda x, t: 2 * x * t, vjp=lambda x, c: 3 * x * c)
+    assert found == [("vjp", "adjoint")]
+
+
+def test_a_jacobian_is_not_looked_at():
+    assert findings(jacobian=lambda x: np.zeros((6, 6))) == []
+
+
+def test_scalars_and_infinities():
+    assert statuses(apply=float, x0=2.0, vjp=lambda x, c: c, jvp=lambda x, t: t) == []
+    assert statuses(apply=np.sqrt, x0=np.zeros(2), vjp=lambda x, c: c / (2 * np.sqrt(x))) == []
+
+    def sometimes(x, c):
+        return 2 * x * c / (abs(c[0, 0]) < 1.5)
+
+    with np.errstate(all="ignore"):
+        (finding, *_) = findings(vjp=sometimes)
+    assert "not finite" in finding.message
+
+
+def batched(stacked):
+    product = linear_map(Function("vjp", lambda x, c: 2 * x * c), Problem(Function("apply", square), X0))
+    return batched_findings(product, stacked)
+
+
+def test_a_stack_is_the_loop():
+    assert batched(lambda vectors: 2 * X0.ravel() * np.array(vectors)) == []
+    assert "differs from the loop" in batched(lambda vectors: X0.ravel() * np.array(vectors))[0].message
+    assert "gave shape (6,)" in batched(lambda vectors: np.sum(vectors, axis=0))[0].message
+    assert "ZeroDivisionError" in batched(lambda vectors: 1 / 0)[0].message
+
+
+def test_a_report_with_a_breach_fails():
+    report = fdcheck.verify(square, X0, vjp=lambda x, c: 2 * x * c)
+    assert amended(report, []).passed
+    found = findings(vjp=lambda x, c: 2 * x * np.abs(c))
+    wrong = amended(report, found, ["a note"])
+    assert (str(wrong.verdict), wrong.notes[-1], wrong.findings) == ("fail", "a note", tuple(found))
+    assert amended(wrong, found).findings == wrong.findings
+    assert "nonlinear" in str(wrong)
