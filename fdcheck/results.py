@@ -6,10 +6,9 @@ import enum
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 SCHEMA = "fdcheck-report-1"
@@ -142,12 +141,8 @@ class Status(enum.StrEnum):
     )
 
 
-BREACHES = frozenset(
-    {
-        Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION, Status.NONLINEAR,
-        Status.NONDETERMINISTIC, Status.LAYOUT, Status.ADJOINT, Status.BATCHED, Status.ASYMMETRIC,
-    }
-)  # fmt: skip
+_OF_ENTRIES = {Status.AGREES, Status.DISAGREES, Status.KINK, Status.JUMP, Status.UNDECIDED, Status.NONFINITE}
+BREACHES = frozenset(Status) - _OF_ENTRIES
 """Statuses of an endpoint that broke its contract."""
 
 
@@ -268,10 +263,8 @@ class Coverage:
 
     Parameters
     ----------
-    inputs, inputs_measured : int
-        Real input elements in all, and those perturbed.
-    outputs, outputs_measured : int
-        Real output elements in all, and those compared.
+    inputs, inputs_measured, outputs, outputs_measured : int
+        Real input elements in all and those perturbed, real output elements in all and those compared.
     carried : tuple of str
         Paths of inputs that were carried along and not differentiated.
     elements : dict of str to (int, int)
@@ -328,16 +321,12 @@ class Report:
     sensitivity : float
         Smallest relative error that would have been noticed in every resolved entry; NaN where every entry is
         zero or nothing was measured.
-    applies : int
-        Calls of apply.
-    endpoint_calls : dict of str to int
-        Calls of each endpoint.
+    applies, endpoint_calls : int, dict of str to int
+        Calls of apply, and of each endpoint.
     seed : int
         Seed of the random directions and samples.
-    notes : tuple of str
-        Remarks that change no verdict.
-    versions : dict of str to str
-        Versions of fdcheck and of the libraries that computed the result.
+    notes, versions : tuple of str, dict of str to str
+        Remarks that change no verdict; versions of fdcheck and of the libraries that computed the result.
     diagnoses : tuple of Diagnosis
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
@@ -401,29 +390,10 @@ class Report:
             ``schema`` names the form and its version, the other keys are the fields. Complex numbers are
             ``{'re': ..., 'im': ...}``.
         """
-        return {"schema": SCHEMA, **_plain(self)}
+        from fdcheck.report.plain import plain
+
+        return {"schema": SCHEMA, **plain(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """Return ``value`` in types that JSON has."""
-    if isinstance(value, enum.Enum):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, complex | np.complexfloating):
-        return {"re": _plain(float(value.real)), "im": _plain(float(value.imag))}
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, np.integer):
-        return int(value)
-    return value

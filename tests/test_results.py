@@ -137,7 +137,7 @@ def test_every_status_has_a_word_a_meaning_and_advice():
         assert Status(str(status)) is status
         assert status == status.value == f"{status}"
         assert status.meaning.endswith(".")
-        assert status.meaning[0].isupper() or status.meaning.startswith(("apply ", "x0 "))
+        assert status.meaning[0].isupper() or status.meaning.startswith(("apply ", "x0 ", "jvp "))
         assert bool(status.advice) is (status is not Status.AGREES)
         assert not status.advice or status.advice.endswith(".")
 
