@@ -114,20 +114,40 @@ def verify_second_order(
     reports = [first]
     slack = rtol or 0.0
     if hvp is not None or hessian is not None:
-        own = {"jvp": hvp and _named(hvp), "jacobian": hessian and _named(hessian)}
+        own = {name: _named(f) for name, f in (("jvp", hvp), ("jacobian", hessian)) if f is not None}
         at_fixed = _named(lambda x: gradient(x, fixed))
         names = {"apply": "vjp", "jvp": "hvp", "jacobian": "hessian"}
         reports.append(_second(at_fixed, x0, own, names, slack, options))
     if jvp_of_vjp is not None or vjp_of_vjp is not None:
-        own = {
-            "jvp": jvp_of_vjp and _forward_over(jvp_of_vjp),
-            "vjp": vjp_of_vjp and _back_through(vjp_of_vjp),
-        }
-        of_both = _named(lambda p: gradient(p["x"], p["cotangent"]))
+        of_both, own = on_pairs(vjp, problem.inputs, jvp_of_vjp, vjp_of_vjp)
         names = {"apply": "vjp", "jvp": "jvp_of_vjp", "vjp": "vjp_of_vjp"}
         reports.append(_second(of_both, {"x": x0, "cotangent": fixed}, own, names, slack, options))
     words = [str(report.verdict) for report in reports]
     return merged(reports, [f"first order, the vjp: {words[0]}; its derivatives: {', '.join(words[1:])}"])
+
+
+def on_pairs(
+    vjp: Callable[[Any, Any], Any],
+    layout: Layout,
+    jvp_of_vjp: Callable[[Any, Any, Any, Any], Any] | None = None,
+    vjp_of_vjp: Callable[[Any, Any, Any], Any] | None = None,
+) -> tuple[Callable[[Any], Any], dict[str, Callable[..., Any]]]:
+    """Return a vjp as a function of ``{"x": x, "cotangent": cotangent}``, and its derivatives as endpoints of that.
+
+    Parameters
+    ----------
+    vjp, jvp_of_vjp, vjp_of_vjp : callable
+        As for :func:`verify_second_order`.
+    layout : Layout
+        Layout of x.
+    """
+    gradient = _gradient_of(vjp, layout)
+    endpoints: dict[str, Callable[..., Any]] = {}
+    if jvp_of_vjp is not None:
+        endpoints["jvp"] = _forward_over(jvp_of_vjp)
+    if vjp_of_vjp is not None:
+        endpoints["vjp"] = _back_through(vjp_of_vjp)
+    return _named(lambda p: gradient(p["x"], p["cotangent"])), endpoints
 
 
 def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
@@ -216,13 +236,12 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
 def _second(
     gradient: Callable[[Any], Any],
     point: Any,
-    own: Mapping[str, Any],
+    endpoints: Mapping[str, Any],
     names: Mapping[str, str],
     slack: float,
     options: Mapping[str, Any],
 ) -> Report:
     """Return the check of derivatives of a gradient, with that of their symmetry."""
-    endpoints = {name: f for name, f in own.items() if f is not None}
     report = verify(gradient, point, **endpoints, **options)
     if not report.pairs:
         return renamed(report, names)

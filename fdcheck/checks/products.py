@@ -44,6 +44,8 @@ class Linear:
         What the map takes and what it returns.
     like : str
         What has the layout ``out``, for messages.
+    eps : float
+        That of the format in which products are computed, where it is shorter than that of their arrays.
     """
 
     endpoint: Function
@@ -51,12 +53,13 @@ class Linear:
     into: Layout
     out: Layout
     like: str
+    eps: float = 0.0
 
     @property
     def tolerance(self) -> float:
         """Part of the largest element of a product that rounding may cost."""
         coarsest = max(float(np.finfo(leaf.real_dtype).eps) for leaf in (*self.into.leaves, *self.out.leaves))
-        return float(min(_ROUNDOFFS * np.sqrt(coarsest), 0.25))
+        return float(min(_ROUNDOFFS * np.sqrt(max(coarsest, self.eps)), 0.25))
 
     def __call__(self, vector: Vector) -> Vector:
         """Return the product with a vector."""
@@ -71,15 +74,15 @@ class Linear:
         return returned(self.endpoint.name, self.endpoint.function(x, argument), self.out, self.like)[0]
 
 
-def linear_map(endpoint: Function, problem: Problem) -> Linear:
+def linear_map(endpoint: Function, problem: Problem, eps: float = 0.0) -> Linear:
     """Return a jvp or vjp as a map between vectors."""
     if endpoint.name == "jvp":
-        return Linear(endpoint, problem, problem.inputs, problem.outputs, "apply's output")
-    return Linear(endpoint, problem, problem.outputs, problem.inputs, "x0")
+        return Linear(endpoint, problem, problem.inputs, problem.outputs, "apply's output", eps)
+    return Linear(endpoint, problem, problem.outputs, problem.inputs, "x0", eps)
 
 
 def contract_findings(
-    problem: Problem, given: Mapping[str, Function], nondet_tol: float | None = None, seed: int = 0
+    problem: Problem, given: Mapping[str, Function], nondet_tol: float | None = None, seed: int = 0, eps: float = 0.0
 ) -> list[Finding]:
     """Return where jvp and vjp break their contract.
 
@@ -93,6 +96,8 @@ def contract_findings(
         By how much two equal calls may differ, in the unit of the result; None for what rounding may cost.
     seed : int
         Seed of the random vectors.
+    eps : float
+        That of the format in which the endpoints compute, where it is shorter than that of their arrays.
 
     Returns
     -------
@@ -105,7 +110,7 @@ def contract_findings(
     for name, endpoint in given.items():
         if name == "jacobian":
             continue
-        product = linear_map(endpoint, problem)
+        product = linear_map(endpoint, problem, eps)
         try:
             with np.errstate(all="ignore"):
                 v, w = random_vector(product.into, draw), random_vector(product.into, draw)

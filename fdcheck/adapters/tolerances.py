@@ -1,0 +1,54 @@
+"""Tolerances as the frameworks mean theirs: |a - n| <= atol + rtol |n|, with n the measured value alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
+
+
+def measured_with(rtol: float | None) -> float | None:
+    """Return the rtol with which verify refuses whatever a framework's rtol refuses.
+
+    verify allows rtol times the larger of claim and measurement: a claim that is too large by rtol of the
+    measurement is too large by rtol / (1 + rtol) of itself.
+    """
+    return None if rtol is None else rtol / (1.0 + rtol)
+
+
+def as_theirs(report: Report, rtol: float | None, atol: float | None) -> Report:
+    """Return a report of a check with ``measured_with(rtol)`` in which claims that a framework allows agree.
+
+    Parameters
+    ----------
+    report : Report
+        Result of verify.
+    rtol, atol : float or None
+        What the user gave.
+    """
+    if rtol is None:
+        return report
+    excused = [f for f in report.findings if _is_allowed(f, rtol, atol or 0.0)]
+    failures = sum(pair.failures for pair in report.pairs)
+    disagreeing = [f for f in report.findings if f.status is Status.DISAGREES]
+    if not excused or len(disagreeing) != failures or len(excused) != failures:
+        return report  # something disagrees however it is counted
+    left = tuple(f for f in report.findings if f.status is not Status.DISAGREES)
+    pairs = tuple(dataclasses.replace(pair, counts=_counts(dict(pair.counts), pair.failures)) for pair in report.pairs)
+    open_ = {Status.UNDECIDED, Status.NONFINITE, Status.NONDETERMINISTIC}
+    unclear = any(status in pair.counts for pair in pairs for status in open_) or any(f.status in open_ for f in left)
+    broken = any(f.status in BREACHES and f.endpoint != "apply" for f in left)
+    verdict = Verdict.FAIL if broken else Verdict.INCONCLUSIVE if unclear else Verdict.PASS
+    return dataclasses.replace(report, verdict=verdict, findings=left, pairs=pairs, diagnoses=())
+
+
+def _is_allowed(finding: Finding, rtol: float, atol: float) -> bool:
+    off = abs(finding.claimed - finding.estimated)
+    return finding.status is Status.DISAGREES and off <= atol + rtol * abs(finding.estimated) + finding.error
+
+
+def _counts(counts: dict[str, int], failures: int) -> dict[str, int]:
+    if failures:
+        counts.pop(str(Status.DISAGREES))
+        counts[str(Status.AGREES)] = counts.get(str(Status.AGREES), 0) + failures
+    return counts
