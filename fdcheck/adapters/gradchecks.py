@@ -32,6 +32,11 @@ _BFLOAT16_RTOL = 0.1
 """Tolerance of a derivative computed in bfloat16 and measured in float32: a dozen roundings of 2**-8 and a sum."""
 
 
+_ROUNDOFFS = 8.0
+"""Roundings of the largest element of a gradient that each element may carry by default: terms that cancel, as on the
+diagonal of a Cholesky factor whose imaginary part is zero, leave as much."""
+
+
 @dataclass(frozen=True)
 class Options:
     """What the callers of gradcheck and gradgradcheck may set, under their names.
@@ -152,9 +157,10 @@ def _reduced(
 def _numbers(tensors: TensorProblem, options: Options) -> dict[str, Any]:
     """Return options of verify."""
     found = {"rtol": measured_with(options.rtol), "atol": options.atol, "eps": options.eps}
-    if options.rtol is None and options.atol is None and tensors.has_bfloat16:
-        found["rtol"] = _BFLOAT16_RTOL if tensors.wide else 8 * tensors.eps ** (2 / 3)
-        found["atol"] = tensors.eps * tensors.largest_gradient()  # what cancels keeps the rounding of its terms
+    if options.rtol is None and options.atol is None:
+        found["atol"] = _ROUNDOFFS * tensors.coarsest_eps * tensors.largest_gradient()
+        if tensors.has_bfloat16:
+            found["rtol"] = _BFLOAT16_RTOL if tensors.wide else 8 * tensors.eps ** (2 / 3)
     return {**found, "max_evals": _FAST_EVALS} if options.fast else found
 
 
