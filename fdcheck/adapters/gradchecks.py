@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from fdcheck.adapters.inputs import Framework
 from fdcheck.adapters.projections import projected
 from fdcheck.adapters.tensors import TensorProblem
-from fdcheck.adapters.tolerances import as_theirs, measured_with
+from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
 from fdcheck.api import verify
 from fdcheck.checks.products import Linear, amended, batched_findings, contract_findings, linear_map
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Function, Problem, described, returned
+from fdcheck.problem.callables import Breach, Function, Problem, described, returned
 from fdcheck.results import Finding, InvalidInput, Report, Status
-from fdcheck.second_order import on_pairs, verify_second_order
+from fdcheck.second_order import merged, renamed, verify_second_order
 
 _FAST_EVALS = 4
 """Elements that ``fast_mode`` moves one by one; the others are moved together along one random direction."""
@@ -30,11 +30,6 @@ a hundredth of them, the outputs are weighted and summed."""
 
 _BFLOAT16_RTOL = 0.1
 """Tolerance of a derivative computed in bfloat16 and measured in float32: a dozen roundings of 2**-8 and a sum."""
-
-
-_ROUNDOFFS = 8.0
-"""Roundings of the largest element of a gradient that each element may carry by default: terms that cancel, as on the
-diagonal of a Cholesky factor whose imaginary part is zero, leave as much."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +82,15 @@ def first_order(framework: Framework, function: Callable[..., Any], inputs: Any,
     endpoints: dict[str, Callable[..., Any]] = {"vjp": tensors.vjp} if options.backward else {}
     if options.forward:
         endpoints["jvp"] = tensors.jvp
+    given = {name: Function(name, f) for name, f in endpoints.items()}
+    problem = _problem(tensors.apply, tensors.x0)
     apply, checked, notes = _reduced(tensors, endpoints, options)
-    result = verify(apply, tensors.x0, vjp=checked.get("vjp"), jvp=checked.get("jvp"), **_numbers(tensors, options))
-    result = as_theirs(result, options.rtol, options.atol)
-    if not result.pairs:
+    numbers = _numbers(tensors, problem, given, options)
+    result = verify(apply, tensors.x0, vjp=checked.get("vjp"), jvp=checked.get("jvp"), **numbers)
+    result = as_theirs(result, options.rtol, numbers["atol"])
+    if not result.pairs or problem is None:
         return result
     with np.errstate(all="ignore"):
-        problem = Problem(Function("apply", tensors.apply), tensors.x0)
-        given = {name: Function(name, f) for name, f in endpoints.items()}
         found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps)
         found += _about_gradients(tensors, problem, given, options)
     return amended(_with_calls(result, given), found, notes + _about_outputs(tensors))
@@ -110,28 +106,62 @@ def second_order(
     omitted = () if given is None else [k for k, tensor in enumerate(given) if tensor is None]
     tensors = TensorProblem(framework, function, inputs, options.masked, omitted, options.strided)
     cotangent = _cotangent(tensors, given)
+    gradient, both = tensors.gradient(cotangent)
+    moved, values = sum(a.size for a in tensors.arrays(tensors.x0)), sum(int(t.numel()) for t in tensors.like)
+    if moved * (moved + values) > _DENSE_ENTRIES:
+        if options.forward:
+            raise InvalidInput(f"check_fwd_over_rev: {moved} elements of inputs are too many; leave it out")
+        reports = [
+            first_order(framework, f, x, options)
+            for f, x in ((tensors.outputs_given, tensors.inputs), (gradient, both))
+        ]
+        return merged([reports[0], renamed(reports[1], _SECOND)])
     seconds: dict[str, Any] = {}
     if options.backward:
         seconds["vjp_of_vjp"] = tensors.vjp_of_vjp
     if options.forward:
         seconds["jvp_of_vjp"] = tensors.jvp_of_vjp
-    numbers = _numbers(tensors, options)
+    first = {"vjp": Function("vjp", tensors.vjp)}
+    problem = _problem(tensors.apply, tensors.x0)
+    numbers = _numbers(tensors, problem, first, options)
     result = verify_second_order(tensors.apply, tensors.x0, vjp=tensors.vjp, cotangent=cotangent, **seconds, **numbers)
-    result = as_theirs(result, options.rtol, options.atol)
-    if not any(pair.endpoint in seconds for pair in result.pairs):
+    result = as_theirs(result, options.rtol, numbers["atol"])
+    if problem is None or not any(pair.endpoint in seconds for pair in result.pairs):
         return result
+    backward = dataclasses.replace(options, backward=True, batched_forward=False)
     with np.errstate(all="ignore"):
-        problem = Problem(Function("apply", tensors.apply), tensors.x0)
-        first = {"vjp": Function("vjp", tensors.vjp)}
         found = contract_findings(problem, first, options.nondet_tol, eps=tensors.eps)
-        backward = dataclasses.replace(options, backward=True, batched_forward=False)
         found += _about_gradients(tensors, problem, first, backward)
-        gradient, own = on_pairs(tensors.vjp, problem.inputs, **seconds)
-        pair = Problem(Function("apply", gradient), {"x": tensors.x0, "cotangent": cotangent})
-        for name, f in own.items():
-            broken = contract_findings(pair, {name: Function(name, f)}, options.nondet_tol, eps=tensors.eps)
-            found += [dataclasses.replace(finding, endpoint=f"{name}_of_vjp") for finding in broken]
-    return amended(_with_calls(result, first), found, _about_outputs(tensors))
+    report = amended(_with_calls(result, first), found, _about_outputs(tensors))
+    return amended(report, _about_second(TensorProblem(framework, gradient, both, options.masked), options))
+
+
+_SECOND = {"apply": "vjp", "vjp": "vjp_of_vjp", "jvp": "jvp_of_vjp"}
+"""What a function, its vjp and its jvp are called where the function is a vjp."""
+
+
+def _about_second(tensors: TensorProblem, options: Options) -> list[Finding]:
+    """Return what the derivatives of a vjp owe beside right entries."""
+    problem = _problem(tensors.apply, tensors.x0)
+    if problem is None or not (options.backward and tensors.has_gradient):
+        return []
+    given = {"vjp": Function("vjp", tensors.vjp)}
+    with np.errstate(all="ignore"):
+        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps)
+        found += _about_gradients(tensors, problem, given, options)
+    return [
+        dataclasses.replace(f, endpoint=_SECOND[f.endpoint], message=f.message.replace("vjp", "vjp_of_vjp"))
+        for f in found
+    ]
+
+
+def _problem(apply: Callable[..., Any], x0: Any) -> Problem | None:
+    """Return apply at x0, None where it raises."""
+    try:
+        with np.errstate(all="ignore"):
+            return Problem(Function("apply", apply), x0)
+    except Breach:
+        return None
 
 
 def _with_calls(report: Report, given: dict[str, Function]) -> Report:
@@ -154,13 +184,16 @@ def _reduced(
     return apply, checked, [note]
 
 
-def _numbers(tensors: TensorProblem, options: Options) -> dict[str, Any]:
+def _numbers(
+    tensors: TensorProblem, problem: Problem | None, given: dict[str, Function], options: Options
+) -> dict[str, Any]:
     """Return options of verify."""
-    found = {"rtol": measured_with(options.rtol), "atol": options.atol, "eps": options.eps}
-    if options.rtol is None and options.atol is None:
-        found["atol"] = _ROUNDOFFS * tensors.coarsest_eps * tensors.largest_gradient()
-        if tensors.has_bfloat16:
-            found["rtol"] = _BFLOAT16_RTOL if tensors.wide else 8 * tensors.eps ** (2 / 3)
+    rtol, atol = measured_with(options.rtol), options.atol
+    if rtol is None and tensors.has_bfloat16:
+        rtol = _BFLOAT16_RTOL if tensors.wide else 8 * tensors.eps ** (2 / 3)
+    if atol is None:
+        atol = 0.0 if problem is None else rounding_allowance(problem, given, tensors.eps)
+    found = {"rtol": rtol, "atol": atol, "eps": options.eps}
     return {**found, "max_evals": _FAST_EVALS} if options.fast else found
 
 

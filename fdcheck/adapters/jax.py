@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fdcheck.adapters.pytrees import Form, JaxProblem, as_array
-from fdcheck.adapters.tolerances import as_theirs, measured_with
+from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
 from fdcheck.api import verify
 from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map, random_vector
 from fdcheck.problem import trees
@@ -208,17 +208,18 @@ def _checked(problem: JaxProblem, options: Any, batched: bool = False) -> Report
     """Return the check of first derivatives, of the values beside them and of what they owe."""
     own = {"jvp": problem.jvp if problem.f_jvp else None, "vjp": problem.vjp if problem.f_vjp else None}
     rtol, atol, eps = options["rtol"], options["atol"], problem.bfloat16_eps
-    allowed = 8 * eps ** (2 / 3) if eps and rtol is None and atol is None else measured_with(rtol)
+    allowed = 8 * eps ** (2 / 3) if eps and rtol is None else measured_with(rtol)
+    given = {name: Function(name, f) for name, f in own.items() if f is not None}
+    with np.errstate(all="ignore"):
+        flat = Problem(Function("apply", problem.apply), problem.x0)
+        atol = rounding_allowance(flat, given, eps) if atol is None else atol
     result = verify(
-        problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], rtol=allowed, atol=atol,
-        eps=options["eps"],
-    )  # fmt: skip
+        problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], rtol=allowed, atol=atol, eps=options["eps"]
+    )
     result = as_theirs(result, rtol, atol)
     if not result.pairs:
         return result
     with np.errstate(all="ignore"):
-        flat = Problem(Function("apply", problem.apply), problem.x0)
-        given = {name: Function(name, f) for name, f in own.items() if f is not None}
         found = contract_findings(flat, given, eps=eps)
         if batched:
             found += _batched(problem, flat, given)

@@ -15,7 +15,7 @@ from fdcheck.results import InvalidInput, Report
 
 Array = NDArray[Any]
 
-_ROUNDOFFS = 16.0
+_ROUNDOFFS = 8.0
 """Roundings of the largest element that an element of a gradient may carry by default: terms that cancel."""
 
 
@@ -60,10 +60,9 @@ def check_gradient(
     with _restored(tensors):
         claims = _gradients(f, tensors)
         shortest = max(float(np.finfo(np.asarray(t.data).dtype).eps) for t in tensors)
-        allowed, absolute = measured_with(rtol), atol
-        if rtol is None and atol is None and shortest > float(np.finfo(np.float64).eps):
-            largest = max(float(np.abs(claim).max(initial=0.0)) for claim in claims)
-            allowed, absolute = max(1e-3, 8 * shortest ** (2 / 3)), _ROUNDOFFS * shortest * largest
+        largest = max(float(np.abs(claim).max(initial=0.0)) for claim in claims)
+        allowed = max(1e-3, 8 * shortest ** (2 / 3)) if rtol is None else measured_with(rtol)
+        absolute = _ROUNDOFFS * shortest * largest if atol is None else atol
         apply, x0 = _as_function(f, tensors, keep_dtype)
         found = verify(
             apply,
@@ -73,7 +72,7 @@ def check_gradient(
             atol=absolute,
             rtol=allowed,
         )
-    found = as_theirs(found, rtol, atol)
+    found = as_theirs(found, rtol, absolute)
     if report:
         return found
     found.raise_if_failed()

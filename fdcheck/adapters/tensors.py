@@ -134,15 +134,21 @@ class TensorProblem:
         """Return the chosen outputs, as tensors, of other tensors in the place of those that require a gradient."""
         return self._chosen(self._called(leaves))
 
-    def largest_gradient(self) -> float:
-        """Return the largest element of the gradient of the sum of all outputs."""
-        leaves, outputs = self.graph(self.x0)
-        ones = [self.framework.module.ones_like(like) for like in self.like]
-        try:
-            found = self._parts(self.grad(outputs, leaves, ones, retain_graph=True))
-        except Exception:  # the comparison calls it again, and tells of it
-            return 0.0
-        return max((float(np.abs(part).max(initial=0.0)) for part in found if part is not None), default=0.0)
+    def gradient(self, cotangent: Any) -> tuple[Callable[..., Any], list[Any]]:
+        """Return the vjp as a function of tensors, all inputs and then the cotangents, and those tensors."""
+        count = len(self.inputs)
+
+        def function(*both: Any) -> Any:
+            leaves = [both[slot.position] for slot in self.slots]
+            outputs = self._chosen(self.function(*both[:count]))
+            found = self.grad(outputs, leaves, both[count:], create_graph=True)
+            return tuple(0 * leaf if g is None else g for leaf, g in zip(leaves, found, strict=True))
+
+        return function, [*self.inputs, *(tensor.requires_grad_(True) for tensor in self.cotangents(cotangent))]
+
+    def outputs_given(self, *inputs: Any) -> Any:
+        """Return the chosen outputs of all inputs."""
+        return tuple(self._chosen(self.function(*inputs)))
 
     def graph(self, x: Any, fresh: bool = False) -> tuple[list[Any], list[Any]]:
         """Return leaves and outputs at x; those of the last x are kept, since a vjp is asked for at the same x."""
@@ -219,12 +225,6 @@ class TensorProblem:
     def eps(self) -> float:
         """Eps of bfloat16 if something is computed in it, else 0: that of the arrays says it all."""
         return 2.0**-7 if self.has_bfloat16 else 0.0
-
-    @property
-    def coarsest_eps(self) -> float:
-        """Eps of the shortest dtype among the inputs that require a gradient and the outputs."""
-        dtypes = [slot.tensor.dtype for slot in self.slots] + [like.dtype for like in self.like]
-        return max(float(self.framework.module.finfo(dtype).eps) for dtype in dtypes)
 
     @property
     def has_bfloat16(self) -> bool:

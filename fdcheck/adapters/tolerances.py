@@ -3,8 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
+import numpy as np
+
+from fdcheck.checks.products import linear_map
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
+
+_ROUNDOFFS = 8.0
+"""Roundings of the largest element of a derivative that each element may carry by default: terms that cancel, as on the
+diagonal of a Cholesky factor whose imaginary part is zero, leave as much."""
+
+
+def rounding_allowance(problem: Problem, given: Mapping[str, Function], eps: float = 0.0) -> float:
+    """Return by how much any element of a derivative may be off that was computed in the dtypes of a problem.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    given : dict of str to Function
+        jvp and vjp; each is called once.
+    eps : float
+        That of the format in which they compute, where it is shorter than that of their arrays.
+    """
+    largest = 0.0
+    for endpoint in given.values():
+        product = linear_map(endpoint, problem)
+        try:
+            answer = np.abs(product(np.ones(product.into.size)))
+        except Breach:  # the comparison calls it again, and tells of it
+            continue
+        largest = max(largest, float(answer[np.isfinite(answer)].max(initial=0.0)))
+    leaves = (*problem.inputs.leaves, *problem.outputs.leaves)
+    return _ROUNDOFFS * largest * max(eps, *(float(np.finfo(leaf.real_dtype).eps) for leaf in leaves))
 
 
 def measured_with(rtol: float | None) -> float | None:

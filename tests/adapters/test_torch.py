@@ -529,3 +529,37 @@ def test_nondeterminism_is_said_to_be_amplified():
     )
     with pytest.raises(GradcheckError, match=r"becomes\s+much\s+in\s+the\s+second"):
         gradgradcheck(jitter, random(3))
+
+
+def test_second_derivatives_owe_what_first_ones_do():
+    def doubled(answer):
+        class Backward(Function):
+            @staticmethod
+            def forward(ctx, g, x):
+                ctx.save_for_backward(g, x)
+                return 3 * g * x**2
+
+            @staticmethod
+            def backward(ctx, v):
+                g, x = ctx.saved_tensors
+                return 3 * v * x**2, answer(v, g, x)
+
+        return function_of(lambda x: x**3, lambda g, x: Backward.apply(g, x))
+
+    x = random(3)
+    assert gradgradcheck(doubled(lambda v, g, x: 6 * v * g * x), x)
+    found = gradgradcheck(doubled(lambda v, g, x: 6 * v.abs() * g * x), x, report=True).findings
+    assert {(f.endpoint, str(f.status)) for f in found} >= {("vjp_of_vjp", "nonlinear")}
+    stubborn = doubled(lambda v, g, x: torch.from_numpy(6 * v.numpy() * g.detach().numpy() * x.detach().numpy()))
+    found = gradgradcheck(stubborn, x, report=True, check_batched_grad=True).findings
+    assert {(f.endpoint, str(f.status)) for f in found} == {("vjp_of_vjp", "batched")}
+
+
+def test_second_derivatives_of_many_elements():
+    x = random(20_000)
+    assert gradgradcheck(lambda x: (x**3).sum(), x, fast_mode=True)
+    cube = function_of(lambda x: x**3, lambda g, x: CubeBackward.apply(g, x))
+    report = gradgradcheck(cube, x, fast_mode=True, report=True)
+    assert {f.endpoint for f in report.findings if f.status == "disagrees"} == {"vjp_of_vjp"}
+    with pytest.raises(fdcheck.InvalidInput, match="check_fwd_over_rev"):
+        gradgradcheck(cube, x, fast_mode=True, check_fwd_over_rev=True)
