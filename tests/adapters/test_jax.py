@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax._src import public_test_util as theirs
+from jax import test_util as theirs
 
 import fdcheck
 from fdcheck.adapters.jax import check_grads, check_jvp, check_vjp

@@ -49,6 +49,21 @@ def test_a_broken_contract_is_named(wrong, status):
     assert ("vjp", status) in statuses(vjp=wrong)
 
 
+def test_a_product_that_heeds_one_element_or_one_leaf_alone():
+    def first_only(x, c):
+        kept = np.zeros_like(c)
+        kept.flat[np.flatnonzero(c)[:1]] = c.flat[np.flatnonzero(c)[:1]]
+        return 2 * x * kept
+
+    def last_only(x, c):
+        return 2 * x * c[0] if not np.any(c[1]) else c[1] * np.ones_like(x)
+
+    assert statuses(vjp=first_only) == [("vjp", "nonlinear")]
+    two = {"apply": lambda x: [x * x, x.sum()]}
+    assert statuses(vjp=last_only, **two) == [("vjp", "nonlinear")]
+    assert statuses(vjp=lambda x, c: 2 * x * c[0] + c[1], **two) == []
+
+
 def test_a_constant_answer_to_zero_is_not_linear_even_if_small():
     def vjp(x, c):
         return 2 * x * c + (1e-9 if not c.any() else 0.0)
