@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fdcheck.checks.products import linear_map
+from fdcheck.checks.products import linear_map, random_vector
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
 
@@ -28,11 +28,11 @@ def rounding_allowance(problem: Problem, given: Mapping[str, Function], eps: flo
     eps : float
         That of the format in which they compute, where it is shorter than that of their arrays.
     """
-    largest = 0.0
+    largest, draw = 0.0, np.random.default_rng(0x726F75)
     for endpoint in given.values():
         product = linear_map(endpoint, problem)
         try:
-            answer = np.abs(product(np.ones(product.into.size)))
+            answer = np.abs(product(random_vector(product.into, draw)))
         except Breach:  # the comparison calls it again, and tells of it
             continue
         largest = max(largest, float(answer[np.isfinite(answer)].max(initial=0.0)))

@@ -216,8 +216,8 @@ def _linearity(product: Linear, v: Vector, w: Vector, of_v: Vector) -> Iterator[
         text = f"{name} of v + 2 w differs from {name} of v plus twice {name} of w {off}: it is not linear."
         yield Finding(name, Status.NONLINEAR, text)
         return
-    total = np.sum([product(part) for part in _parts(product.into, v)], axis=0)
-    off = _off(product.out, total, of_v, product.tolerance)
+    answers = np.array([product(part) for part in _parts(product.into, v)])
+    off = _off(product.out, answers.sum(axis=0), of_v, product.tolerance, np.abs(answers).sum(axis=0))
     if off:
         text = f"the sum of {name} of the parts of v differs from {name} of v {off}: it is not linear."
         yield Finding(name, Status.NONLINEAR, text)
@@ -266,7 +266,10 @@ def _layouts(product: Linear, v: Vector, of_v: Vector) -> Iterator[Finding]:
         if all(_strides(a) == _strides(b) for a, b in leaves):
             continue
         try:
-            off = _off(product.out, product.unguarded(argument), expected, product.tolerance)
+            sizes = np.maximum(
+                np.abs(expected), np.abs(of_v)
+            )  # what cancels for a constant has the rounding of its terms
+            off = _off(product.out, product.unguarded(argument), expected, product.tolerance, sizes)
             told = f"differs {off}" if off else ""
         except Exception as error:
             told = f"raised {described(error)}"

@@ -477,6 +477,7 @@ def test_second_derivatives():
         assert gradgradcheck(lambda a, b: (a**2 * b).sum(), (x, y), **options)
     assert gradgradcheck(lambda a: (a.sin(), a.exp()), x, (torch.ones(3, dtype=torch.float64), None))
     assert gradgradcheck(lambda a: a * 2, x)
+    assert gradgradcheck(torch.abs, x)  # a second derivative that torch holds as a ZeroTensor
     assert gradgradcheck(lambda a: a**3, random(3, dtype=torch.complex128))
     assert gradgradcheck(lambda a: a**3, random(3, dtype=torch.float32), check_batched_grad=True)
 
