@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fdcheck.adapters.pytrees import Form, JaxProblem, as_array
+from fdcheck.adapters.pytrees import Form, JaxProblem, as_array, compiled
 from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
 from fdcheck.api import verify
 from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map, random_vector
@@ -156,7 +156,7 @@ def _orders(
 ) -> list[Report]:
     """Return the check of f's derivatives, and those of the derivatives of its jvp and vjp."""
     derivatives = {
-        "f_jvp": partial(_module.jvp, f) if "fwd" in modes else None,
+        "f_jvp": compiled(partial(_module.jvp, f)) if "fwd" in modes else None,
         "f_vjp": partial(_module.vjp, f) if "rev" in modes else None,
     }
     problem = JaxProblem(f, args, **derivatives)
@@ -169,7 +169,7 @@ def _orders(
         fixed = _random_leaves(form)
         derivative = _forward(problem, form) if mode == "fwd" else _reverse(problem, form)
         names = {"apply": name, "jvp": f"jvp_of_{name}", "vjp": f"vjp_of_{name}"}
-        for report in _orders(derivative, (args, fixed), order - 1, modes, options, batched):
+        for report in _orders(compiled(derivative), (args, fixed), order - 1, modes, options, batched):
             renaming = {**names, **{e: f"{e}_of_{name}" for e in report.endpoint_calls}}
             reports.append(renamed(report, renaming))
     return reports

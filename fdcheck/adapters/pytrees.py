@@ -129,7 +129,7 @@ class JaxProblem:
         if self._pullback is None or self._pullback[0] != key:
             value, pullback = self.f_vjp(*self.into.tree(self.into.like(x)))  # type: ignore[misc]
             self.primals.setdefault("vjp", value)
-            self._pullback = key, pullback
+            self._pullback = key, compiled(pullback)
         return self._gradient(self._pullback[1], [conjugate(leaf) for leaf in self.out.tangents(cotangent)])
 
     def _gradient(self, pullback: Any, cotangents: list[Any]) -> Any:
@@ -164,6 +164,25 @@ class JaxProblem:
 
         found = _module.vmap(back)([jnp.stack(column) for column in zip(*rows, strict=True)])
         return [self.into.structure(self.into.spread([conjugate(a[k]) for a in found])) for k in range(len(rows))]
+
+
+def compiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return f under jax.jit, and as it is from the first call on that cannot be traced.
+
+    A derivative is asked for at one point many times, and jax traces it each time otherwise: milliseconds a call.
+    """
+    fast, can_trace = _module.jit(f), True
+
+    def call(*arguments: Any) -> Any:
+        nonlocal can_trace
+        if can_trace:
+            try:
+                return fast(*arguments)
+            except Exception:  # values that steer Python, or float0; what is wrong with f itself f says again
+                can_trace = False
+        return f(*arguments)
+
+    return call
 
 
 def is_opaque(leaf: Any) -> bool:
