@@ -149,6 +149,13 @@ def test_check_jvp_and_vjp(wide):
     assert not check_vjp(jnp.sin, lambda x: (jnp.sin(x), lambda c: (c,)), (x,), report=True)
 
 
+def test_a_function_that_cannot_be_compiled(wide):
+    def steered(x):
+        return x**2 if float(jax.lax.stop_gradient(x).sum()) > 0 else x**3
+
+    assert check_grads(steered, (np.array([0.3, 0.4]),), 1, modes=("fwd",))
+
+
 def test_a_zero_tangent_of_a_thousand_in_float32():
     f = wrong_rule(tangent=lambda x, t: 0 * t)
     total = lambda x: f(x).sum()  # noqa: E731

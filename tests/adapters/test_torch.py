@@ -108,6 +108,13 @@ def test_a_function_that_raises_is_told():
 
     with pytest.raises(RuntimeError, match="out of cheese"):
         gradcheck(broken, tensor([1.0]))
+    calls = iter(range(9))
+
+    def second(x):
+        return x * 2 if next(calls) < 1 else 1 / 0
+
+    with pytest.raises(GradcheckError, match="ZeroDivisionError"):
+        gradcheck(second, tensor([1.0]))
     backward = function_of(torch.sin, lambda g, x: 1 / 0)
     with pytest.raises(GradcheckError, match="ZeroDivisionError"):
         gradcheck(backward, tensor([1.0]))
