@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 if TYPE_CHECKING:
+    from fdcheck.advice import EpsAdvice
     from fdcheck.results import Report
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
@@ -177,6 +178,51 @@ def demo(write: str | None) -> None:
         click.echo(heated_rod.write(Path(write)))
     except OSError as error:
         raise _CannotRun(f"{error.filename}: {error.strerror}") from error
+
+
+@main.command()
+@click.argument("apply", metavar="MODULE:APPLY")
+@click.argument("inputs", metavar="INPUTS")
+@click.option("--rtol", type=float, help="Relative error that safe steps stay under; by default 1e-3.")
+@click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to look at. Repeatable.")
+@click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to look at. Repeatable.")
+@click.option(
+    "--bounds",
+    metavar="PATH=LOW,HIGH",
+    multiple=True,
+    callback=_limits,
+    help="Limits within which a part of the input may be moved. Repeatable.",
+)
+@click.option("--seed", type=int, help="Seed of the random direction; 0 by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
+def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
+    """Recommend steps for plain differences of the function APPLY at the point INPUTS.
+
+    MODULE, INPUTS and PATH as for fdcheck verify. Exit status: 0 advice was given, 2 could not run, 3 no input has a
+    safe range of steps.
+
+    \b
+    Example:
+      fdcheck recommend heat.py:apply @heat.json
+    """  # noqa: D301
+    with contextlib.redirect_stdout(sys.stderr):
+        given = {name: value for name, value in options.items() if value not in (None, (), {})}
+        advice = _advice(_callables(apply, {})["apply"], _point(inputs), given)
+    click.echo(advice.to_json() if as_json else str(advice))
+    raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
+
+
+def _advice(apply: Callable[..., Any], x0: Any, options: Mapping[str, Any]) -> EpsAdvice:
+    """Return the advice on steps."""
+    from fdcheck.recommend import recommend_eps
+    from fdcheck.results import InvalidInput
+
+    try:
+        return recommend_eps(apply, x0, **options)
+    except InvalidInput as error:
+        raise _CannotRun(str(error)) from error
+    except (Exception, SystemExit) as error:
+        raise _CannotRun(f"the measurement broke off: {_told(error)}") from error
 
 
 def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -> Report:

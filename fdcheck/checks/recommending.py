@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
+from fdcheck.checks.sharing import Shared, add_columns, empty_grids, relative_size
 from fdcheck.numerics import balance, kernels
 from fdcheck.numerics.balance import Curve, Range
 from fdcheck.numerics.ladder import CENTRAL, FORWARD, Ladder, climb, extended, first_rungs
@@ -62,6 +63,8 @@ class Recommended:
         Indices into BELOW, ABOVE and REASONS, for central differences.
     usual : ndarray, shape (4, m, n)
         Relative error expected at each of the USUAL steps.
+    depends : ndarray of bool, shape (m, n)
+        Entries whose output was moved by the input at all; for the others every step will do.
     shared : dict of (int, int) to Shared
         One step for all entries of an output leaf and an input leaf.
     """
@@ -76,36 +79,8 @@ class Recommended:
     above: NDArray[np.int8]
     reason: NDArray[np.int8]
     usual: NDArray[np.float64]
+    depends: NDArray[np.bool_]
     shared: dict[tuple[int, int], Shared]
-
-
-@dataclass
-class Shared:
-    """What each step of a grid would do to the entries of a block, filled in column by column.
-
-    Parameters
-    ----------
-    grid : ndarray, shape (g,)
-        Powers of two.
-    worst : ndarray, shape (g,)
-        Largest relative error expected.
-    outside : ndarray of int, shape (g,)
-        Entries with a safe range that does not hold the step.
-    """
-
-    grid: NDArray[np.float64]
-    worst: NDArray[np.float64]
-    outside: NDArray[np.int64]
-
-    def __add__(self, other: Shared) -> Shared:
-        return Shared(self.grid, np.fmax(self.worst, other.worst), self.outside + other.outside)
-
-    def choice(self) -> int:
-        """Return the place of the best step: the fewest entries outside, then the smallest worst error; -1 for none."""
-        usable = np.where(np.isfinite(self.worst), self.outside, np.iinfo(np.int64).max)
-        if not np.isfinite(self.worst).any():
-            return -1
-        return int(np.argmin(np.where(usable == usable.min(), self.worst, np.inf)))
 
 
 def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommended:
@@ -133,10 +108,12 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
     floor = goal.share[:, None] * np.minimum(goal.row[:, None] / found.steps.scale, goal.top[:, None])
     tolerance = np.maximum(rtol * np.abs(estimate), floor)
     reference = np.divide(tolerance, rtol, out=np.zeros((m, n)), where=rtol > 0)
-    both = np.full((4, 2, m, n), np.nan)
-    codes = np.zeros((3, m, n), np.int8)
+    step, error, low, high = (np.full((2, m, n), np.nan) for _ in range(4))
+    below, above, reason = (np.zeros((m, n), np.int8) for _ in range(3))
     usual = np.full((len(USUAL), m, n), np.nan)
-    result = Recommended(found, reference, *both, *codes, usual, _empty(problem, found))
+    depends = np.ones((m, n), np.bool_)
+    shared = empty_grids(problem, found.steps)
+    result = Recommended(found, reference, step, error, low, high, below, above, reason, usual, depends, shared)
     rungs = first_rungs(problem, found.steps)
     width = max(1, _CHUNK // m)
     for start in range(0, n, width):
@@ -149,7 +126,7 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
 def _full_ladder(
     problem: Problem, found: Elementwise, columns: NDArray[np.int64], rungs: NDArray[np.float64], limits: Limits
 ) -> Ladder:
-    """Return the differences of columns at their rungs, at further ones where the best may lie outside, and finer ones."""
+    """Return the differences of columns at their rungs, beyond them if the best may lie there, and around it."""
     ladder = climb(problem, columns, rungs, limits.bounds)
     for _ in range(_FURTHER):
         further = _further(problem, found, columns, ladder)
@@ -218,10 +195,14 @@ def _fill_in(
         if kind == CENTRAL:
             outside = _outside(problem, columns, ladder, limits)
             reasons = _reasons(problem, found, columns, curve, safe, outside)
-            for codes, array in zip((result.below, result.above, result.reason), reasons, strict=True):
-                codes[:, columns] = array.T
+            for codes, words in zip((result.below, result.above, result.reason), reasons, strict=True):
+                codes[:, columns] = words.T
+    moved = (np.nan_to_num(ladder.up) != 0) | (np.nan_to_num(ladder.down) != 0)
+    result.depends[:, columns] = moved.any(axis=0).T
     _usual(problem, result, columns, curves, derivative)
-    _share(problem, result, columns, curves[CENTRAL])
+    ends = (result.low[CENTRAL][:, columns], result.high[CENTRAL][:, columns])
+    moving = result.depends[:, columns] & np.isfinite(result.step[CENTRAL][:, columns])
+    add_columns(problem, result.shared, columns, curves[CENTRAL], ends, result.reference[:, columns], moving)
 
 
 def _sharpen(problem: Problem, found: Elementwise, columns: NDArray[np.int64], ladder: Ladder) -> None:
@@ -289,11 +270,11 @@ def _why_none(
     bent = (truncation > noise) & (code != kernels.NOISE)
     reason = np.where(bent | (code == kernels.CURVATURE), REASONS.index("curvature"), REASONS.index("noise"))
     nowhere = ~np.isfinite(curve.deviation).any(axis=0)
-    closed = (outside | ~np.isfinite(curve.step)).all(axis=0)[:, None]
+    closed = np.all(outside | ~np.isfinite(curve.step), axis=0, keepdims=True).T
     reason = np.where(nowhere, np.where(closed, REASONS.index("bounds"), REASONS.index("domain edge")), reason)
     reason = np.where(exists, 0, reason)
     for status, word in ((kernels.KINK, "kink"), (kernels.JUMP, "jump"), (kernels.NONFINITE, "nonfinite")):
-        reason = np.where(code == status, REASONS.index(word), reason)
+        reason = np.where((code == status) & ~nowhere, REASONS.index(word), reason)
     return reason.astype(np.int8)
 
 
@@ -322,8 +303,7 @@ def _usual(
         error = balance.expected_at(curves[kind], step)
         unmoved = np.array([_is_unmoved(problem, int(j), float(h)) for j, h in zip(columns, step, strict=True)])
         error = np.where(unmoved[:, None], estimate, error)  # the difference is zero, and so is the slope
-        relative = np.divide(error, reference, out=np.where(error > 0, np.inf, 0.0), where=reference > 0)
-        row[:, columns] = np.where(derivative, relative, np.nan).T
+        row[:, columns] = np.where(derivative, relative_size(error, reference), np.nan).T
 
 
 def _is_unmoved(problem: Problem, column: int, step: float) -> bool:
@@ -331,44 +311,3 @@ def _is_unmoved(problem: Problem, column: int, step: float) -> bool:
     kind = problem.inputs.leaf_at(column).real_dtype.type
     x = kind(problem.x[column])
     return bool(kind(x + kind(step)) == x)
-
-
-def _empty(problem: Problem, found: Elementwise) -> dict[tuple[int, int], Shared]:
-    """Return the grids on which each block looks for a step that serves all of its entries."""
-    shared = {}
-    for b, source in enumerate(problem.inputs.leaves):
-        own = slice(source.start, source.stop)
-        low = np.log2(found.steps.scale[own].min()) - np.finfo(source.real_dtype).nmant
-        high = np.log2(found.steps.high[own].max())
-        grid = np.exp2(np.arange(np.floor(low), np.ceil(high) + 1))
-        for a in range(len(problem.outputs.leaves)):
-            shared[a, b] = Shared(grid, np.full(len(grid), np.nan), np.zeros(len(grid), np.int64))
-    return shared
-
-
-def _share(problem: Problem, result: Recommended, columns: NDArray[np.int64], curve: Curve) -> None:
-    """Add some columns to what each step of the grids would do to their blocks."""
-    for b, source in enumerate(problem.inputs.leaves):
-        own = np.flatnonzero((columns >= source.start) & (columns < source.stop))
-        if not own.size:
-            continue
-        part = balance.columns_of(curve, own)
-        at = columns[own]
-        low, high, reference = (a[:, at] for a in (result.low[CENTRAL], result.high[CENTRAL], result.reference))
-        wanted = np.isfinite(low)
-        served = np.isfinite(result.step[CENTRAL][:, at])
-        grid = result.shared[0, b].grid
-        worst = np.full((len(problem.outputs.leaves), len(grid)), np.nan)
-        outside = np.zeros(worst.shape, np.int64)
-        for g, h in enumerate(grid):
-            error = balance.expected_at(part, np.full(own.size, h)).T
-            relative = np.divide(error, reference, out=np.where(error > 0, np.inf, 0.0), where=reference > 0)
-            out = wanted & ~((low <= h) & (h <= high))
-            for a, output in enumerate(problem.outputs.leaves):
-                rows = slice(output.start, output.stop)
-                counted = wanted[rows] if wanted[rows].any() else served[rows]
-                if counted.any():
-                    worst[a, g] = relative[rows][counted].max()
-                outside[a, g] = np.count_nonzero(out[rows])
-        for a in range(len(problem.outputs.leaves)):
-            result.shared[a, b] += Shared(grid, worst[a], outside[a])

@@ -21,6 +21,10 @@ Array = NDArray[np.float64]
 _BAR = 3.0
 """Standard deviations in an error bar: a bar over this is its typical size."""
 
+_MEDIAN = 1.0 / 3.0
+"""Median error of an estimate over its doubt: truncation and three noises share the bar where it is smallest, so the
+noise is a sixth of it, and two thirds of that are the median of a normal deviate."""
+
 _LOUD = 4.0
 """Noises that a deviation has to exceed before it is taken for truncation: once in 16,000 normal deviates."""
 
@@ -238,14 +242,14 @@ def best_rung(curve: Curve, safe: Range, is_repeatable: bool) -> tuple[NDArray[n
     expected = np.where(inside, curve.expected, np.inf)
     least = expected.min(axis=0)
     near = np.isfinite(expected) & (expected <= _NEAR * least)
-    measured = np.maximum(curve.deviation, curve.doubt)
+    measured = np.maximum(curve.deviation, _MEDIAN * curve.doubt)
     rank = np.where(near, measured if is_repeatable else expected, np.inf)
     closest = rank.min(axis=0)
     tied = near & (rank <= closest)
     rung = _last_smallest(np.where(tied, expected, np.inf))
     error = _entry(curve.expected, rung)
     if is_repeatable:
-        error = np.where(curve.doubt < error, np.minimum(_entry(measured, rung), _NEAR * error), error)
+        error = np.where(_MEDIAN * curve.doubt < error, np.minimum(_entry(measured, rung), _NEAR * error), error)
     exists = np.isfinite(least)
     return np.where(exists, rung, -1), np.where(exists, error, np.nan)
 
@@ -264,7 +268,7 @@ def expected_at(curve: Curve, step: Array) -> Array:
     e0, e1 = curve.expected[lower, columns], curve.expected[upper, columns]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         share = np.where(h1 > h0, np.log(step / h0) / np.log(h1 / h0), 0.0)[:, None]
-        between = np.exp(np.log(e0) * (1 - share) + np.log(e1) * share)
+        between = np.where((e0 > 0) & (e1 > 0), e0 * (e1 / e0) ** share, np.where(share > 0.5, e1, e0))
     narrow, wide = step[:, None] / h0[:, None], step[:, None] / h1[:, None]
     above = np.hypot(curve.truncation[upper, columns] * wide ** ORDER[curve.kind], curve.noise[upper, columns] / wide)
     below = np.hypot(curve.noise[lower, columns] / narrow, curve.truncation[lower, columns])
@@ -305,7 +309,8 @@ def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array) -> tuple[
                 leak = np.abs(gaps[k] * h[a] / h[k] - gaps[a]) - 2.0 * _BAR * sd[a]
                 truncation = np.maximum(truncation, leak)
             for k in range(a):
-                truncation = np.fmax(truncation, np.abs(slopes[k] - tableau[a]) - _BAR * sd[k])
+                contradiction = np.abs(slopes[k] - tableau[a]) - _BAR * sd[k]
+                truncation = np.maximum(truncation, np.nan_to_num(contradiction, nan=0.0, neginf=0.0))
             total = truncation + _BAR * spread[a]
             taken = (total < least) & (np.abs(tableau[a] - estimate) <= bar + total)
             found, least = np.where(taken, tableau[a], found), np.where(taken, total, least)
@@ -314,13 +319,17 @@ def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array) -> tuple[
 
 def columns_of(curve: Curve, columns: NDArray[np.int64]) -> Curve:
     """Return the curve of some of its columns."""
-    parts = (curve.deviation, curve.noise, curve.truncation, curve.expected, curve.bound, curve.loud)
-    return Curve(curve.kind, curve.step[:, columns], *(part[:, columns] for part in parts), curve.doubt[columns])
+    return Curve(
+        curve.kind, curve.step[:, columns], curve.deviation[:, columns], curve.noise[:, columns],
+        curve.truncation[:, columns], curve.expected[:, columns], curve.bound[:, columns], curve.loud[:, columns],
+        curve.doubt[columns],
+    )  # fmt: skip
 
 
 def _entry(array: Array, rung: NDArray[np.int64]) -> Array:
     """Return what an array of shape (k, c, m) holds at a rung of each entry, shape (c, m)."""
-    return np.take_along_axis(array, rung[None], axis=0)[0]
+    found: Array = np.take_along_axis(array, rung[None], axis=0)[0]
+    return found
 
 
 def _at(step: Array, rung: NDArray[np.int64]) -> Array:
