@@ -33,6 +33,14 @@ _WORTH_IT = 4.0
 _NOISY = 8.0
 """Roundings of an output's value above which its noise is called noise: a few operations leave as much."""
 
+_RULES = 10.0
+"""Factor by which truncation exceeds noise where it alone leaves no safe step: no narrower one could be taken."""
+
+_TINY = float(np.finfo(np.float64).tiny)
+
+_UNSURE = (kernels.NOISE, kernels.CURVATURE, kernels.EDGE)
+"""Codes of entries whose estimate is too poor to say how good a plain difference is."""
+
 USUAL = {
     "1e-4": CENTRAL,
     "1e-6": CENTRAL,
@@ -105,7 +113,10 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
     estimate = np.where(np.isfinite(found.measurement.estimate), found.measurement.estimate, 0.0)
     goal, _ = accuracy(problem, estimate[None], found.noise, found.steps, settings.rtol, 0.0, True)
     rtol = np.maximum(goal.rtol_out[:, None], goal.rtol_in)
-    floor = goal.share[:, None] * np.minimum(goal.row[:, None] / found.steps.scale, goal.top[:, None])
+    seen = estimate.any(axis=1, keepdims=True)  # else the row has no size but that of the value, which says nothing
+    floor = np.where(
+        seen, goal.share[:, None] * np.minimum(goal.row[:, None] / found.steps.scale, goal.top[:, None]), 0
+    )
     tolerance = np.maximum(rtol * np.abs(estimate), floor)
     reference = np.divide(tolerance, rtol, out=np.zeros((m, n)), where=rtol > 0)
     step, error, low, high = (np.full((2, m, n), np.nan) for _ in range(4))
@@ -119,6 +130,9 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
     for start in range(0, n, width):
         columns = np.arange(start, min(n, start + width))
         ladder = _full_ladder(problem, found, columns, rungs[:, columns], limits)
+        floor = goal.share * balance.variation(ladder)
+        tolerance[:, columns] = np.maximum(tolerance[:, columns], floor.T)
+        reference[:, columns] = np.maximum(reference[:, columns], floor.T / np.maximum(rtol[:, columns], _TINY))
         _fill_in(problem, result, columns, ladder, tolerance[:, columns].T, limits)
     return result
 
@@ -153,11 +167,18 @@ def _further(problem: Problem, found: Elementwise, columns: NDArray[np.int64], l
     wider, narrower = 8.0 * top, ladder.step[0] / 8.0
     estimate = np.abs(found.measurement.estimate[:, columns].T)
     least = curve.expected.min(axis=0)
-    poor = least > _WORTH_IT * found.noise.unit * np.maximum(estimate, np.finfo(float).tiny)
-    falling = (balance.is_falling(curve) & poor).any(axis=1) & (wider <= found.steps.high[columns])
+    poor = least > _WORTH_IT * found.noise.unit * np.maximum(estimate, _TINY)
+    still = ~_moved(ladder)  # a wider step may move it yet
+    falling = (balance.is_falling(curve) & poor | still).any(axis=1) & (wider <= found.steps.high[columns])
     ruled = np.isfinite(least) & (curve.truncation[0] > curve.noise[0]) & (np.argmin(curve.expected, axis=0) == 0)
     shrinking = ruled.any(axis=1) & (problem.x[columns] == 0) & (narrower > 0)
     return np.where(falling, wider, np.where(shrinking, narrower, np.nan))
+
+
+def _moved(ladder: Ladder) -> NDArray[np.bool_]:
+    """Return which outputs, shape (c, m), any step of a column moved at all."""
+    moved: NDArray[np.bool_] = np.any((np.nan_to_num(ladder.up) != 0) | (np.nan_to_num(ladder.down) != 0), axis=0)
+    return moved
 
 
 def _finer(step: NDArray[np.float64], best: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -189,6 +210,7 @@ def _fill_in(
     for kind, curve in enumerate(curves):
         safe = balance.safe_range(curve, tolerance)
         rung, error = balance.best_rung(curve, safe, is_repeatable)
+        error = np.where(np.isin(code, _UNSURE), np.maximum(error, curve.doubt), error)
         arrays = (balance.step_of(curve, rung), error, safe.low, safe.high)
         for target, array in zip((result.step, result.error, result.low, result.high), arrays, strict=True):
             target[kind][:, columns] = np.where(derivative, array, np.nan).T
@@ -197,8 +219,7 @@ def _fill_in(
             reasons = _reasons(problem, found, columns, curve, safe, outside)
             for codes, words in zip((result.below, result.above, result.reason), reasons, strict=True):
                 codes[:, columns] = words.T
-    moved = (np.nan_to_num(ladder.up) != 0) | (np.nan_to_num(ladder.down) != 0)
-    result.depends[:, columns] = moved.any(axis=0).T
+    result.depends[:, columns] = _moved(ladder).T
     _usual(problem, result, columns, curves, derivative)
     ends = (result.low[CENTRAL][:, columns], result.high[CENTRAL][:, columns])
     moving = result.depends[:, columns] & np.isfinite(result.step[CENTRAL][:, columns])
@@ -267,7 +288,7 @@ def _why_none(
     best = np.argmin(curve.bound, axis=0)[None]
     noise, truncation = (np.take_along_axis(a, best, axis=0)[0] for a in (curve.noise, curve.truncation))
     code = found.measurement.code[0][:, columns].T
-    bent = (truncation > noise) & (code != kernels.NOISE)
+    bent = (truncation > _RULES * noise) & (code != kernels.NOISE)  # at a balance of the two, noise is to blame
     reason = np.where(bent | (code == kernels.CURVATURE), REASONS.index("curvature"), REASONS.index("noise"))
     nowhere = ~np.isfinite(curve.deviation).any(axis=0)
     closed = np.all(outside | ~np.isfinite(curve.step), axis=0, keepdims=True).T

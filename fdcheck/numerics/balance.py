@@ -276,6 +276,19 @@ def expected_at(curve: Curve, step: Array) -> Array:
     return np.where(np.isnan(found), np.inf, found)
 
 
+def variation(ladder: Ladder) -> Array:
+    """Return the slope, shape (c, m), by which outputs vary over the widest step that gave both sides; 0 if none did.
+
+    It is a size to hold errors against where the derivative itself is zero, at a stationary point.
+    """
+    found = np.zeros(ladder.up.shape[1:])
+    for k in range(len(ladder.step)):
+        right, left = (ladder.up[k] / ladder.up_step[k][:, None], ladder.down[k] / ladder.down_step[k][:, None])
+        size = np.maximum(np.abs(right), np.abs(left))
+        found = np.where(np.isfinite(size), size, found)
+    return found
+
+
 _WINDOW = 4
 """Rungs in an extrapolation: a fifth adds noise and no accuracy in double precision."""
 
@@ -284,7 +297,8 @@ def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array) -> tuple[
     """Return estimates and bars, shape (c, m), extrapolated over the whole ladder where that is sharper.
 
     The scheme is that of :func:`fdcheck.numerics.kernels.best_window`, with the noise that the ladder showed; a
-    measurement that stops at a goal leaves room for it. An estimate that contradicts the given one is not taken.
+    measurement that stops at a goal leaves room for it. Smaller steps contradict a window where they leave the parabola
+    that it foretells by more than their noise. An estimate that contradicts the given one is not taken.
     """
     slopes, sd = ladder.slopes(CENTRAL), curve.noise
     gaps = ladder.slopes(FORWARD) + ladder.down / ladder.down_step[:, :, None]
@@ -309,7 +323,8 @@ def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array) -> tuple[
                 leak = np.abs(gaps[k] * h[a] / h[k] - gaps[a]) - 2.0 * _BAR * sd[a]
                 truncation = np.maximum(truncation, leak)
             for k in range(a):
-                contradiction = np.abs(slopes[k] - tableau[a]) - _BAR * sd[k]
+                foretold = tableau[a] + (slopes[a] - tableau[a]) * (h[k] / h[a]) ** 2
+                contradiction = np.abs(slopes[k] - foretold) - _BAR * sd[k]
                 truncation = np.maximum(truncation, np.nan_to_num(contradiction, nan=0.0, neginf=0.0))
             total = truncation + _BAR * spread[a]
             taken = (total < least) & (np.abs(tableau[a] - estimate) <= bar + total)
