@@ -130,7 +130,7 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
     for start in range(0, n, width):
         columns = np.arange(start, min(n, start + width))
         ladder = _full_ladder(problem, found, columns, rungs[:, columns], limits)
-        floor = goal.share * balance.variation(ladder)
+        floor = goal.share * balance.variation(ladder, found.steps.scale[columns])
         tolerance[:, columns] = np.maximum(tolerance[:, columns], floor.T)
         reference[:, columns] = np.maximum(reference[:, columns], floor.T / np.maximum(rtol[:, columns], _TINY))
         _fill_in(problem, result, columns, ladder, tolerance[:, columns].T, limits)
@@ -168,8 +168,8 @@ def _further(problem: Problem, found: Elementwise, columns: NDArray[np.int64], l
     estimate = np.abs(found.measurement.estimate[:, columns].T)
     least = curve.expected.min(axis=0)
     poor = least > _WORTH_IT * found.noise.unit * np.maximum(estimate, _TINY)
-    still = ~_moved(ladder)  # a wider step may move it yet
-    falling = (balance.is_falling(curve) & poor | still).any(axis=1) & (wider <= found.steps.high[columns])
+    still = ~_moved(ladder).any(axis=1)  # a wider step may move something yet
+    falling = (still | (balance.is_falling(curve) & poor).any(axis=1)) & (wider <= found.steps.high[columns])
     ruled = np.isfinite(least) & (curve.truncation[0] > curve.noise[0]) & (np.argmin(curve.expected, axis=0) == 0)
     shrinking = ruled.any(axis=1) & (problem.x[columns] == 0) & (narrower > 0)
     return np.where(falling, wider, np.where(shrinking, narrower, np.nan))

@@ -276,16 +276,17 @@ def expected_at(curve: Curve, step: Array) -> Array:
     return np.where(np.isnan(found), np.inf, found)
 
 
-def variation(ladder: Ladder) -> Array:
-    """Return the slope, shape (c, m), by which outputs vary over the widest step that gave both sides; 0 if none did.
+def variation(ladder: Ladder, scale: Array) -> Array:
+    """Return the slope, shape (c, m), by which outputs vary over the widest step within the scale, shape (c,).
 
-    It is a size to hold errors against where the derivative itself is zero, at a stationary point.
+    It is a size to hold errors against where the derivative itself is zero, at a stationary point; 0 where no step
+    gave both sides.
     """
     found = np.zeros(ladder.up.shape[1:])
     for k in range(len(ladder.step)):
         right, left = (ladder.up[k] / ladder.up_step[k][:, None], ladder.down[k] / ladder.down_step[k][:, None])
         size = np.maximum(np.abs(right), np.abs(left))
-        found = np.where(np.isfinite(size), size, found)
+        found = np.where(np.isfinite(size) & (ladder.step[k] <= scale)[:, None], size, found)
     return found
 
 
