@@ -1,4 +1,4 @@
-"""recommend_eps end to end: closed forms, kinks, edges, noise, structures, costs; and that it says so where it cannot."""
+"""recommend_eps end to end: closed forms, kinks, edges, noise, structures, costs, and what it says where it cannot."""
 
 import json
 import math

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from fdcheck.advice import EpsAdvice, EpsPath
 
 _WIDTH = 80
-_NAME = 16
+_NAME = 14
 _SHOWN_PATHS = 20
 _SHOWN_NOISES = 6
 """Lines that fit one screen of a terminal."""
 
-_WORDS = {
-    "resolution": "resolution of x",
-    "range": "end of the look",
+_LEGEND = {
+    "resolution": "resolution: a smaller step moves the input by only a few of its last digits",
+    "range": "range: nothing wider was looked at",
 }
-"""Why a range ends, where the word of the data is too short for a reader."""
+"""Limits that do not speak for themselves."""
 
 
 def advice_text(advice: EpsAdvice) -> str:
@@ -45,33 +45,30 @@ def advice_text(advice: EpsAdvice) -> str:
 
 def _steps(advice: EpsAdvice) -> Iterator[str]:
     """Yield a line per input path: its step, the error expected there, the safe range and what ends it."""
-    yield f"  {'input':{_NAME}} {'step':>8} {'error':>8}  {'safe range':19}  why no smaller / larger"
+    yield f"  {'input':{_NAME}} {'step':>8} {'error':>8}  {'safe range':18}  limits below / above"
     for path in advice.paths[:_SHOWN_PATHS]:
         yield f"  {_shortened(path.input):{_NAME}} {_number(path.eps)} {_number(path.error)}  {_range(path)}".rstrip()
     if len(advice.paths) > _SHOWN_PATHS:
         yield f"  ... and {len(advice.paths) - _SHOWN_PATHS} more in advice.paths"
+    limits = {limit for path in advice.paths for limit in (path.below, path.above)}
+    yield from (f"  ({text})" for limit, text in _LEGEND.items() if limit in limits)
 
 
 def _range(path: EpsPath) -> str:
     """Return the safe range of a path and what ends it, or why there is none."""
     if path.without == path.entries:
-        return f"{'none':19}  {', '.join(path.reasons)}"
-    if math.isnan(path.low):
-        return f"{'none for all':19}  {_word(path.below)} / {_word(path.above)}"
-    return f"{f'{path.low:.1e} .. {path.high:.1e}':19}  {_word(path.below)} / {_word(path.above)}"
-
-
-def _word(reason: str) -> str:
-    return _WORDS.get(reason, reason)
+        return f"{'none':18}  {', '.join(path.reasons)}"
+    ends = "none for all" if math.isnan(path.low) else f"{path.low:.1e} .. {path.high:.1e}"
+    return f"{ends:18}  {path.below} / {path.above}"
 
 
 def _usual(advice: EpsAdvice) -> Iterator[str]:
     """Yield a table of the errors that usual steps would leave at the worst entry of each input path."""
     names = list(advice.paths[0].usual)
     yield "Largest relative error at usual steps, and at the recommended one:"
-    yield f"  {'input':{_NAME}} " + " ".join(f"{name:>13}" for name in names) + f" {'step':>8}"
+    yield f"  {'input':{_NAME}} " + " ".join(f"{name:>8}" for name in names) + f" {'step':>8}"
     for path in advice.paths[:_SHOWN_PATHS]:
-        errors = " ".join(f"{_number(path.usual[name]):>13}" for name in names)
+        errors = " ".join(f"{_number(path.usual[name]):>{len(name)}}" for name in names)
         yield f"  {_shortened(path.input):{_NAME}} {errors} {_number(path.error)}"
 
 
