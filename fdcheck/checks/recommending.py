@@ -231,7 +231,7 @@ def _sharpen(problem: Problem, found: Elementwise, columns: NDArray[np.int64], l
     measurement = found.measurement
     curve = _curve(problem, found, columns, ladder, CENTRAL)
     estimate, bar = measurement.estimate[:, columns].T, measurement.error[:, columns].T
-    value, error = balance.sharper(ladder, curve, estimate, bar)
+    value, error = balance.sharper(ladder, curve, estimate, bar, found.noise.level)
     plain = measurement.code[0][:, columns].T == kernels.AGREES
     measurement.estimate[:, columns] = np.where(plain, value, estimate).T
     measurement.error[:, columns] = np.where(plain, error, bar).T

@@ -290,18 +290,24 @@ def variation(ladder: Ladder, scale: Array) -> Array:
     return found
 
 
+_TRUSTED = 0.7
+"""Part of the noise level known before that noise is not below, whatever a few rungs show: the level is at least the
+unit roundoff, over twice the standard deviation of a rounding, and otherwise a deviation from nine points."""
+
 _WINDOW = 4
 """Rungs in an extrapolation: a fifth adds noise and no accuracy in double precision."""
 
 
-def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array) -> tuple[Array, Array]:
+def sharper(ladder: Ladder, curve: Curve, estimate: Array, bar: Array, level: Array) -> tuple[Array, Array]:
     """Return estimates and bars, shape (c, m), extrapolated over the whole ladder where that is sharper.
 
-    The scheme is that of :func:`fdcheck.numerics.kernels.best_window`, with the noise that the ladder showed; a
-    measurement that stops at a goal leaves room for it. Smaller steps contradict a window where they leave the parabola
-    that it foretells by more than their noise. An estimate that contradicts the given one is not taken.
+    The scheme is that of :func:`fdcheck.numerics.kernels.best_window`, with the noise that the ladder showed or most of
+    the noise ``level``, shape (m,), that was known before; a measurement that stops at a goal leaves room for it.
+    Smaller steps contradict a window where they leave the parabola that it foretells by more than their noise. An
+    estimate that contradicts the given one is not taken.
     """
-    slopes, sd = ladder.slopes(CENTRAL), curve.noise
+    slopes = ladder.slopes(CENTRAL)
+    sd = np.maximum(curve.noise, _TRUSTED * SPREAD[CENTRAL] / ladder.step[:, :, None] * level)
     gaps = ladder.slopes(FORWARD) + ladder.down / ladder.down_step[:, :, None]
     h = ladder.step[:, :, None]
     tableau, spread = slopes.copy(), sd.copy()
