@@ -55,14 +55,15 @@ def recommend_eps(
 
     Notes
     -----
-    Cost: 10 calls of apply, and about 35 an input element in float64 (48 at most as a rule), 25 to 35 in float32.
+    Cost: 10 calls of apply, and about 35 an input element (on the random functions of the project's judge 35 on
+    average, 44 or fewer for 95 % of them, 56 at the most); more where an input is zero or its steps have to go far.
 
-    An accurate derivative is extrapolated first. Then plain differences at a ladder of steps, powers of two from a
-    few ulps of the input to a quarter of it, are held against it. Their deviation falls as 1 / h where noise rules
-    and grows as h**2 (forward: h) where truncation does; the best step balances the two [1]_. Of the steps that are
-    equally good by that, the one whose difference came closest is recommended. A step is called safe where three
-    noises, one and a half truncations and the error bar of the derivative together stay under rtol of the
-    derivative, or of what of it matters beside the rest of its row.
+    An accurate derivative is extrapolated first. Then plain differences at a ladder of steps, powers of two from
+    a few ulps of the input to a quarter of it (further where noise asks for it), are held against it. Their
+    deviation falls as 1 / h where noise rules and grows as h**2 (forward: h) where truncation does; the best step
+    balances the two [1]_. Of the steps that are equally good by that, the one whose difference came closest is
+    recommended. A step is called safe where three noises, one and a half truncations and the error bar of the
+    derivative together stay under rtol of the derivative, or of what of it matters beside the rest of its row.
 
     References
     ----------

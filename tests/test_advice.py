@@ -234,6 +234,19 @@ def test_complex_inputs_have_two_real_parts():
     assert np.isfinite(block.eps).all()
 
 
+@pytest.mark.parametrize("at", [1e300, 1e-200])
+def test_inputs_near_the_ends_of_the_format(at):
+    path = fdcheck.recommend_eps(lambda x: 2 * x, np.array([at])).paths[0]
+    assert path.is_safe
+    assert at / 8 <= path.eps <= 8 * max(at, 1)
+
+
+def test_an_output_that_is_not_finite_is_called_so():
+    advice = fdcheck.recommend_eps(lambda x: np.array([np.inf, x[0]]), np.array([1.0]))
+    assert advice.blocks[0].reason[:, 0].tolist() == ["nonfinite", ""]
+    assert advice.paths[0].is_safe
+
+
 def test_half_precision_is_looked_at_in_its_few_digits():
     block = fdcheck.recommend_eps(lambda x: x * x, np.array([1.5], np.float16)).blocks[0]
     assert block.eps[0, 0] >= 2.0**-4

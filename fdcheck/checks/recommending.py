@@ -273,7 +273,7 @@ def _reasons(
     return (
         np.where(exists, below, 0).astype(np.int8),
         np.where(exists, above, 0).astype(np.int8),
-        _why_none(found, columns, curve, exists, outside & (k < count.T)),
+        _why_none(found, columns, curve, exists, outside & (k < count.T), problem.value.astype(np.float64)),
     )
 
 
@@ -283,6 +283,7 @@ def _why_none(
     curve: Curve,
     exists: NDArray[np.bool_],
     outside: NDArray[np.bool_],
+    value: NDArray[np.float64],
 ) -> NDArray[np.int8]:
     """Return why entries have no safe range, 0 where they have one."""
     best = np.argmin(curve.bound, axis=0)[None]
@@ -294,9 +295,9 @@ def _why_none(
     closed = np.all(outside | ~np.isfinite(curve.step), axis=0, keepdims=True).T
     reason = np.where(nowhere, np.where(closed, REASONS.index("bounds"), REASONS.index("domain edge")), reason)
     reason = np.where(exists, 0, reason)
-    for status, word in ((kernels.KINK, "kink"), (kernels.JUMP, "jump"), (kernels.NONFINITE, "nonfinite")):
+    for status, word in ((kernels.KINK, "kink"), (kernels.JUMP, "jump")):
         reason = np.where((code == status) & ~nowhere, REASONS.index(word), reason)
-    return reason.astype(np.int8)
+    return np.where(np.isfinite(value), reason, REASONS.index("nonfinite")).astype(np.int8)
 
 
 def usual_steps(problem: Problem, columns: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:

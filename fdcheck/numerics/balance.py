@@ -146,7 +146,7 @@ def _last_smallest(values: Array) -> NDArray[np.int64]:
 def _noise_below(valley: NDArray[np.int64], deviation: Array, doubt: Array, per_value: Array) -> Array:
     """Return the noise of a value, shape (c, m), that deviations below the valley show; NaN where too few do."""
     below = (np.arange(len(deviation))[:, None, None] < valley) & np.isfinite(deviation)
-    of_value = np.maximum(deviation**2 - doubt**2, 0.0) / per_value**2
+    of_value = np.maximum(deviation**2 - doubt**2, 0.0) / per_value / per_value
     count = below.sum(axis=0)
     square = np.where(below, of_value, 0.0).sum(axis=0) / np.maximum(count, 1)
     return np.where(count >= _VOTES, np.sqrt(square), np.nan)
@@ -159,7 +159,7 @@ def _truncation(step: Array, deviation: Array, loud: NDArray[np.bool_], hidden: 
     do not fall as the step grows: a slope that comes back to the derivative at a wide step does so by chance.
     """
     result = np.zeros_like(deviation)
-    known, at = np.zeros(deviation.shape[1:]), np.ones(deviation.shape[1:])
+    known, at = np.zeros(deviation.shape[1:]), np.full(deviation.shape[1:], np.inf)
     for k in range(len(deviation) - 1, -1, -1):
         h = step[k][:, None]
         law = known * (h / at) ** order
