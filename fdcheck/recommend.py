@@ -56,7 +56,7 @@ def recommend_eps(
     Notes
     -----
     Cost: 10 calls of apply, and about 35 an input element (on the random functions of the project's judge 35 on
-    average, 44 or fewer for 95 % of them, 56 at the most); more where an input is zero or its steps have to go far.
+    average, 44 or fewer for 95 % of them, 60 at the most); more where an input is zero or its steps have to go far.
 
     An accurate derivative is extrapolated first. Then plain differences at a ladder of steps, powers of two from
     a few ulps of the input to a quarter of it (further where noise asks for it), are held against it. Their
