@@ -6,16 +6,15 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import click
 
 from fdcheck.loading import CannotRun, callables, point, told
 
-if TYPE_CHECKING:
-    from fdcheck.results import Report
+_Result = TypeVar("_Result")
 
 _STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 _COULD_NOT_RUN = 2
@@ -167,12 +166,50 @@ def verify(
     endpoints = {name: place for name, place in (("jacobian", jacobian), ("jvp", jvp), ("vjp", vjp)) if place}
     if not endpoints:
         raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
+    from fdcheck import api
+
     with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
         with _progress(progress) as shown:
-            report = _report(callables(apply, endpoints), point(inputs), given | shown)
+            functions = callables(apply, endpoints)
+            report = _called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
     click.echo(report.to_json() if as_json else str(report))
     raise click.exceptions.Exit(_STATUS[report.verdict])
+
+
+@main.command()
+@click.argument("apply", metavar="MODULE:APPLY")
+@click.argument("inputs", metavar="INPUTS")
+@click.option("--rtol", type=float, help="Relative error that safe steps stay under; by default 1e-3.")
+@click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to look at. Repeatable.")
+@click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to look at. Repeatable.")
+@click.option(
+    "--bounds",
+    metavar="PATH=LOW,HIGH",
+    multiple=True,
+    callback=_limits,
+    help="Limits within which a part of the input may be moved. Repeatable.",
+)
+@click.option("--seed", type=int, help="Seed of the random direction; 0 by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
+def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
+    """Recommend steps for plain differences of the function APPLY at the point INPUTS.
+
+    MODULE, INPUTS and PATH as for fdcheck verify. Exit status: 0 advice was given, 2 could not run, 3 no input has a
+    safe range of steps.
+
+    \b
+    Example:
+      fdcheck recommend heat.py:apply @heat.json
+    """  # noqa: D301
+    from fdcheck.recommend import recommend_eps
+
+    with contextlib.redirect_stdout(sys.stderr):
+        given = {name: value for name, value in options.items() if value not in (None, (), {})}
+        function = callables(apply, {})["apply"]
+        advice = _called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+    click.echo(advice.to_json() if as_json else str(advice))
+    raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
 
 
 @main.command()
@@ -243,14 +280,13 @@ def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
         yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
 
 
-def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -> Report:
-    """Return the report of the check."""
-    from fdcheck.api import verify
+def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
+    """Return what a function returns; whatever it raises is told in one line."""
     from fdcheck.results import InvalidInput
 
     try:
-        return verify(x0=x0, **callables, **options)
+        return function(**options)
     except InvalidInput as error:
         raise CannotRun(str(error)) from error
     except (Exception, SystemExit) as error:  # sys.exit() in apply would otherwise set the exit status
-        raise CannotRun(f"the check broke off: {told(error)}") from error
+        raise CannotRun(f"the {what} broke off: {told(error)}") from error

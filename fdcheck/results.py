@@ -371,27 +371,27 @@ class Report:
             ``schema`` names the form and its version, the other keys are the fields. Complex numbers are
             ``{'re': ..., 'im': ...}``.
         """
-        return {"schema": SCHEMA, **_plain(self)}
+        return {"schema": SCHEMA, **plain(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
-    """Return ``value`` in types that JSON has."""
+def plain(value: Any) -> Any:
+    """Return ``value`` in types that JSON has: NaN and infinities are strings, complex numbers are dicts."""
     if isinstance(value, enum.Enum):
         return str(value)
     if hasattr(value, "__dataclass_fields__"):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, complex | np.complexfloating):
-        return {"re": _plain(float(value.real)), "im": _plain(float(value.imag))}
+        return {"re": plain(float(value.real)), "im": plain(float(value.imag))}
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, np.integer):

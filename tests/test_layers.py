@@ -13,7 +13,14 @@ ROOT = pathlib.Path(fdcheck.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
-ROOMS = ("results", "estimates", "settings"), ("problem",), ("numerics",), ("checks",), ("report",), ("api",)
+ROOMS = (
+    ("results", "estimates", "advice", "settings"),
+    ("problem",),
+    ("numerics",),
+    ("checks",),
+    ("report",),
+    ("api", "recommend"),
+)
 FRONT_ENDS = len(ROOMS)
 RENDERING = "fdcheck.report"
 
@@ -59,7 +66,11 @@ def test_nothing_imports_from_a_later_room(path):
     for name, inside, typing_only in imports_of(path):
         if name.split(".")[0] != "fdcheck" or (module == "fdcheck.__init__" and typing_only):
             continue
-        allowed = module in ("fdcheck.results", "fdcheck.estimates") and inside and name.startswith(RENDERING)
+        allowed = (
+            module in ("fdcheck.results", "fdcheck.estimates", "fdcheck.advice")
+            and inside
+            and name.startswith(RENDERING)
+        )
         assert allowed or room_of(name) <= own, f"{module} imports {name}"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import fdcheck
 from fdcheck import InvalidInput, Status, Verdict
-from fdcheck.problem.callables import Breach, Function, Problem, checked_array
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.evaluate import column_differences
 
 
@@ -369,10 +369,3 @@ def test_longdouble_differences_are_formed_in_longdouble():
     np.testing.assert_array_equal(beside(problem, 1, one + tiny), [0, 3 * 2.0**-60])
     scalar = problem_of(lambda x: x * x, one)
     assert beside(scalar, 0, one + tiny)[0] == 2 * 2.0**-60
-
-
-def test_checked_array_takes_python_numbers_for_any_dtype():
-    notes = []
-    for value in (1, 1.0):
-        assert checked_array("vjp", value, (), np.dtype(np.float32), "x", "x0", notes) == 1.0
-    assert notes == []
