@@ -15,7 +15,7 @@ from fdcheck.checks.probing import look_beyond_sample
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
-from fdcheck.problem.callables import Breach, Function, Problem
+from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import claims_of
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
 from fdcheck.settings import Settings, settings_from
@@ -227,12 +227,7 @@ def differentiate(
     )  # fmt: skip
     function = Function("apply", apply)
     with np.errstate(all="ignore"):
-        try:
-            problem = Problem(function, x0, settings.input_paths, settings.output_paths)
-        except Breach as breach:
-            raise InvalidInput(breach.finding.message) from breach
-        if not problem.inputs.size or not problem.outputs.size:
-            raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+        problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
         found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
     about = findings_about_apply(problem, found)
     about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]

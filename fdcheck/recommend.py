@@ -14,9 +14,8 @@ from fdcheck.checks.elementwise import limits_from
 from fdcheck.checks.recommending import ABOVE, BELOW, REASONS, USUAL, Recommended, recommend
 from fdcheck.checks.sharing import Shared, relative_size
 from fdcheck.numerics.ladder import CENTRAL, FORWARD
-from fdcheck.problem.callables import Breach, Function, Problem
+from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.trees import Leaf
-from fdcheck.results import InvalidInput
 from fdcheck.settings import settings_from
 
 
@@ -87,12 +86,7 @@ def recommend_eps(
     settings = dataclasses.replace(settings, eps=None, eps_for={})  # a step that a project forces is no advice
     function = Function("apply", apply)
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
-        try:
-            problem = Problem(function, x0, settings.input_paths, settings.output_paths)
-        except Breach as breach:
-            raise InvalidInput(breach.finding.message) from breach
-        if not problem.inputs.size or not problem.outputs.size:
-            raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+        problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
         result = recommend(problem, settings, limits_from(problem, settings))
     goal = result.found.rules.accuracy
     return EpsAdvice(

@@ -233,6 +233,30 @@ class Problem:
             self.changed = Breach("apply", Status.SHAPE, message)
 
 
+def measurable_problem(
+    apply: Function, x0: Any, input_paths: Sequence[str] | None, output_paths: Sequence[str] | None
+) -> Problem:
+    """Return a problem that can be measured without a claim to check.
+
+    Parameters
+    ----------
+    apply, x0, input_paths, output_paths
+        As for :class:`Problem`.
+
+    Raises
+    ------
+    InvalidInput
+        If apply raises at x0, or there is nothing to move or nothing that could change.
+    """
+    try:
+        problem = Problem(apply, x0, input_paths, output_paths)
+    except Breach as breach:
+        raise InvalidInput(breach.finding.message) from breach
+    if not problem.inputs.size or not problem.outputs.size:
+        raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+    return problem
+
+
 def _require_finite(x: NDArray[Any], layout: Layout) -> None:
     """Raise InvalidInput where a coordinate is NaN or infinite: nothing can be moved there."""
     bad = np.flatnonzero(~np.isfinite(x))
