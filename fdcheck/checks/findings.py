@@ -254,6 +254,9 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     estimate = float(found.measurement.estimate[row, column])
     error, eps = float(found.measurement.error[row, column]), float(found.measurement.eps[row, column])
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
+    if problem.is_spent:
+        seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
+        return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]
     if np.isfinite(forced):

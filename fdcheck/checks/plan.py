@@ -16,8 +16,8 @@ from fdcheck.settings import Settings
 _LEAST = 8
 """Elements sampled of every path, where the budget allows: a wrong row or column of a small leaf shows in them."""
 
-_FIXED = 40
-"""Applies that do not grow with the sample: x0 and its noise (10 to 27), and a probe of what is not in the sample."""
+_FIXED = 50
+"""Applies that do not grow with the sample: x0 and its noise (10 to 52), and a probe of what is not in the sample."""
 
 _EACH = {1: 6, 2: 10}
 """Applies that a real input coordinate is given in a plan, by the least number of steps: twice what a smooth right
@@ -81,7 +81,7 @@ def planned(problem: Problem, settings: Settings) -> Plan:
 def expected_applies(plan: Plan, settings: Settings) -> int:
     """Return about how often apply is called for a smooth right claim; more where something is in doubt."""
     each = 8 if settings.full_accuracy else 2 * settings.least_steps
-    return 10 + each * len(plan.columns) + (0 if plan.is_whole else 4)
+    return 10 + each * len(plan.columns) + (0 if plan.is_whole else 13)
 
 
 def whole(problem: Problem) -> Plan:
