@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.results import plain
-
 SCHEMA = "fdcheck-advice-1"
 """Form and version of an advice as a dict or JSON."""
 
@@ -170,6 +168,8 @@ class EpsAdvice:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as plain dicts, lists, numbers and strings; NaN and infinities are strings."""
+        from fdcheck.report.plain import plain
+
         return {"schema": SCHEMA, "eps_for": plain(self.eps_for), **plain(self)}
 
     def to_json(self) -> str:

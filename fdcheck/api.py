@@ -157,6 +157,7 @@ def verify(
         claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes)
         findings += breaches
         pairs: list[Pair] = []
+        measured = 0
         if claimed.matrix.size:
             problem.expected = expected_applies(plan, settings)
             found = measure(problem, claimed, settings, limits, plan)
@@ -164,13 +165,14 @@ def verify(
                 about_others = look_beyond_sample(problem, given, claimed, found, plan, settings.seed)
                 notes += about_others.notes
                 findings += about_others.findings
+            measured = int(np.isfinite(found.measurement.eps).any(axis=0).sum())
             for comparison in compared(claimed, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
                 diagnoses += diagnosed(problem, comparison)
             findings += findings_about_apply(problem, found)
             notes += steps_left_out(problem, pairs, findings)
-    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings)
+    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
 
 
 def differentiate(

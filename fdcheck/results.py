@@ -6,10 +6,9 @@ import enum
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 SCHEMA = "fdcheck-report-1"
@@ -208,8 +207,8 @@ class Pair:
         Where the worst entry lies.
     excess : float
         That multiple; above 1 the entry does not agree.
-    sensitivity : float
-        Smallest relative error that would have been noticed in every resolved entry of the block.
+    sensitivity, typical : float
+        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them.
     """
 
     endpoint: str
@@ -225,6 +224,7 @@ class Pair:
     input_index: tuple[int, ...]
     excess: float
     sensitivity: float
+    typical: float = math.nan
 
     @property
     def failures(self) -> int:
@@ -295,9 +295,9 @@ class Report:
         One summary per endpoint, output path and input path.
     coverage : Coverage
         What was measured of what there is.
-    sensitivity : float
-        Smallest relative error that would have been noticed in every resolved entry; NaN where every entry is
-        zero or nothing was measured.
+    sensitivity, typical : float
+        Smallest relative error that would have been noticed in every resolved entry, and in half of them; NaN where
+        every entry is zero or nothing was measured.
     applies : int
         Calls of apply.
     endpoint_calls : dict of str to int
@@ -325,6 +325,7 @@ class Report:
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     max_failures: int = 10
+    typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
 
     @property
@@ -371,29 +372,10 @@ class Report:
             ``schema`` names the form and its version, the other keys are the fields. Complex numbers are
             ``{'re': ..., 'im': ...}``.
         """
+        from fdcheck.report.plain import plain
+
         return {"schema": SCHEMA, **plain(self)}
 
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
-
-
-def plain(value: Any) -> Any:
-    """Return ``value`` in types that JSON has: NaN and infinities are strings, complex numbers are dicts."""
-    if isinstance(value, enum.Enum):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, complex | np.complexfloating):
-        return {"re": plain(float(value.real)), "im": plain(float(value.imag))}
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else str(float(value))
-    if isinstance(value, np.integer):
-        return int(value)
-    return value

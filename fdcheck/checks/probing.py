@@ -91,13 +91,13 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
     disagrees = (code == kernels.DISAGREES).any(axis=1)
     if not disagrees.any():
         if probe.problem.is_spent:
-            message = f"the budget of calls of apply was spent before {others} were checked; raise max_applies."
-            return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in probe.claimed.names))
+            return _undecided(probe.claimed.names, f"the budget was spent before {others} were checked")
         if np.isin(code, _OPEN).any():
             return Beyond((f"{others} could not be decided: noise or curvature hides what they do",))
         return Beyond((f"{others} agree{_sharpness(probe, allowed)}",))
     if (probe.found.measurement.code == kernels.DISAGREES).any():  # one wrong entry is as good as two
         return Beyond((f"{others} do not agree either",))
+    names = [name for name, is_wrong in zip(probe.claimed.names, disagrees, strict=True) if is_wrong]
     suspect = _traced(probe, direction, members, share)
     _measure(probe, suspect)
     codes = probe.found.measurement.code[:, :, suspect]
@@ -107,13 +107,20 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
         return Beyond((f"{others} do not agree; halving them led to {place}",))
     if np.isin(codes, (kernels.KINK, kernels.JUMP)).any():
         return Beyond((f"{others} lie at kinks, where slopes do not add up, such as {place}",))
+    if probe.problem.is_spent:
+        return _undecided(names, f"{others} do not agree, and the budget was spent before this was traced to an entry")
     if share < 1.0 and not (_along(probe, direction, 1.0)[0] == kernels.DISAGREES).any():
         return Beyond((f"{others} are off by no more than tolerances add up to; no entry was found to be wrong",))
     message = (
         f"{others} do not agree with the claim; halving them led to {place}, which agrees when it is measured alone. "
         "Either many small errors add up, or several entries are wrong: raise max_evals."
     )
-    names = [name for name, is_wrong in zip(probe.claimed.names, disagrees, strict=True) if is_wrong]
+    return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
+
+
+def _undecided(names: Sequence[str], what: str) -> Beyond:
+    """Return what a spent budget left open for some endpoints."""
+    message = f"max_applies: {what}; raise it."
     return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
 
 

@@ -68,6 +68,7 @@ def report_of(
     diagnoses: Sequence[Diagnosis],
     given: Mapping[str, Function],
     settings: Settings,
+    measured: int,
 ) -> Report:
     """Return the report of a check.
 
@@ -83,8 +84,10 @@ def report_of(
         The endpoints.
     settings : Settings
         What the user asked for.
+    measured : int
+        Real input coordinates that were moved one by one.
     """
-    seen = [pair.sensitivity for pair in pairs if math.isfinite(pair.sensitivity)]
+    seen = [pair for pair in pairs if math.isfinite(pair.sensitivity)]
     remarks = list(dict.fromkeys(notes))
     if problem.inputs.carried:
         remarks.append("carried along, not differentiated: " + ", ".join(problem.inputs.carried))
@@ -92,6 +95,8 @@ def report_of(
     if resting:
         remarks.append("not selected, not checked: " + ", ".join(resting))
     remarks += _about_sample(problem, plan, pairs, settings)
+    if problem.outputs.carried:
+        remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)
     return Report(
         verdict=_verdict(findings, pairs),
@@ -99,13 +104,14 @@ def report_of(
         pairs=tuple(pairs),
         coverage=Coverage(
             problem.inputs.whole_size,
-            len(plan.columns) if pairs else 0,
+            measured if pairs else 0,
             problem.outputs.whole_size,
             outputs if pairs else 0,
             problem.inputs.carried,
             dict(plan.elements) if pairs else {},
         ),
-        sensitivity=max(seen, default=math.nan),
+        sensitivity=max((pair.sensitivity for pair in seen), default=math.nan),
+        typical=_typical(seen),
         applies=problem.apply.calls,
         endpoint_calls={name: endpoint.calls for name, endpoint in given.items()},
         seed=settings.seed,
@@ -114,6 +120,17 @@ def report_of(
         max_failures=settings.max_failures,
         diagnoses=tuple(diagnoses),
     )
+
+
+def _typical(pairs: Sequence[Pair]) -> float:
+    """Return what would have been noticed in the pair that holds the middle one of all entries."""
+    ranked = sorted(pairs, key=lambda pair: pair.typical)
+    half, passed = sum(pair.entries for pair in ranked) / 2, 0
+    for pair in ranked:
+        passed += pair.entries
+        if passed >= half:
+            return pair.typical
+    return math.nan
 
 
 def _about_sample(problem: Problem, plan: Plan, pairs: Sequence[Pair], settings: Settings) -> list[str]:

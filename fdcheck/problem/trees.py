@@ -323,6 +323,8 @@ def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
             other = f"; {pattern} is carried along, not differentiated"
         if any(path_matches(leaf.path, pattern) for leaf in layout.resting):
             other = f"; {pattern} is not selected"
+        if any(path_matches(leaf.path, re.sub(r"\[[\d, ]+\]$", "", pattern)) for leaf in layout.leaves):
+            other = "; a path ends at an array, single elements cannot be selected"
         raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
     return hits
 
