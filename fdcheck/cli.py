@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -32,7 +33,8 @@ class _OneLineErrors(click.Group):
         try:
             status = super().main(*args, **options) or 0
         except click.ClickException as error:
-            _complain(error.format_message() + _pointer_to_help(error))
+            hint = "; put -- before a negative number" if _is_number(error) else ""
+            _complain(error.format_message() + hint + _pointer_to_help(error))
             status = _COULD_NOT_RUN
         sys.exit(status)
 
@@ -47,6 +49,11 @@ class _OneLineErrors(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python flushes stdout once more at its end
             _complain(f"the output could not be written: {error.strerror}")
             ctx.exit(_COULD_NOT_RUN)
+
+
+def _is_number(error: click.ClickException) -> bool:
+    """Return whether a negative number was taken for an option."""
+    return isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-")[:1].isdigit()
 
 
 def _pointer_to_help(error: click.ClickException) -> str:
@@ -149,7 +156,7 @@ def verify(
 
     MODULE is a dotted name (modules in the current directory included) or a path to a .py file. After
     --jacobian, --jvp and --vjp, of which at least one is needed, a bare name is a function of the same MODULE.
-    A PATH is written as in the report, such as params['w'][0], and may be a glob.
+    A PATH is that of an array as in the report, such as params['w'], without the index of an element; it may be a glob.
 
     Options left out are taken from the environment (FDCHECK_RTOL, FDCHECK_MAX_EVALS ...), from [tool.fdcheck] of
     the nearest pyproject.toml, and from the profile, in that order.
@@ -160,8 +167,8 @@ def verify(
 
     \b
     Examples:
-      fdcheck verify model.py:apply --jvp jvp '{"x": [0.5, 2], "n": {"dtype": "int64", "value": 3}}'
-      fdcheck verify model.py:apply --vjp vjp @x.npz --eps-for pressure=1e2 --input-paths pressure --max-evals 50
+      fdcheck verify model.py:apply --jvp jvp '{"x": [0.5, 2], "n": 3.0}'
+      fdcheck verify model.py:apply --vjp vjp @x.npz --eps-for pressure=1e2
     """  # noqa: D301
     endpoints = {name: place for name, place in (("jacobian", jacobian), ("jvp", jvp), ("vjp", vjp)) if place}
     if not endpoints:
@@ -244,7 +251,8 @@ def profiles(ctx: click.Context) -> None:
 
     if ctx.invoked_subcommand is None:
         for name in profile_names():
-            click.echo(f"{name:8} {read_profile(name)['description']}")
+            text = f"{name:8} {read_profile(name)['description']}"
+            click.echo(textwrap.fill(text, 80, subsequent_indent=" " * 9))
 
 
 @profiles.command()
