@@ -197,7 +197,8 @@ def verify(
     callback=_limits,
     help="Limits within which a part of the input may be moved. Repeatable.",
 )
-@click.option("--seed", type=int, help="Seed of the random direction; 0 by default.")
+@click.option("--max-evals", type=int, help="Input elements looked at; 200 by default, else sampled.")
+@click.option("--seed", type=int, help="Seed of the random direction and the sample; 0 by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
 def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
     """Recommend steps for plain differences of the function APPLY at the point INPUTS.

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from fdcheck.advice import EpsAdvice, EpsBlock, EpsPath
 from fdcheck.checks.elementwise import limits_from
+from fdcheck.checks.plan import planned
 from fdcheck.checks.recommending import ABOVE, BELOW, REASONS, USUAL, Recommended, recommend
 from fdcheck.checks.sharing import Shared, relative_size
+from fdcheck.checks.summary import about_sample
 from fdcheck.numerics.ladder import CENTRAL, FORWARD
 from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.trees import Leaf
@@ -27,6 +29,7 @@ def recommend_eps(
     input_paths: Sequence[str] | None = None,
     output_paths: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
+    max_evals: int = 200,
     seed: int | None = None,
 ) -> EpsAdvice:
     """Recommend steps for plain finite differences of ``apply`` at ``x0``.
@@ -39,6 +42,9 @@ def recommend_eps(
         Point; never changed.
     rtol : float, optional
         Relative error that safe steps stay under; by default max(1e-3, 8 eps**(2/3)) with eps of the coarser dtype.
+    max_evals : int
+        Input elements looked at, at most; of a larger input a sample is drawn as by :func:`verify`. The others have NaN
+        in the arrays of ``advice.blocks``.
     input_paths, output_paths, bounds, seed
         As for :func:`verify`.
 
@@ -81,13 +87,15 @@ def recommend_eps(
     (True, 'curvature')
     """
     settings = settings_from(
-        "strict", rtol=rtol, input_paths=input_paths, output_paths=output_paths, bounds=bounds, seed=seed
-    )
+        "strict", rtol=rtol, input_paths=input_paths, output_paths=output_paths, bounds=bounds, max_evals=max_evals,
+        seed=seed,
+    )  # fmt: skip
     settings = dataclasses.replace(settings, eps=None, eps_for={})  # a step that a project forces is no advice
     function = Function("apply", apply)
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
         problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
-        result = recommend(problem, settings, limits_from(problem, settings))
+        plan = planned(problem, settings)
+        result = recommend(problem, settings, limits_from(problem, settings), plan)
     goal = result.found.rules.accuracy
     return EpsAdvice(
         paths=tuple(_path(problem, result, b, leaf) for b, leaf in enumerate(problem.inputs.leaves)),
@@ -99,7 +107,7 @@ def recommend_eps(
         rtol=float(max(goal.rtol_out.max(), goal.rtol_in.max())),
         applies=function.calls,
         seed=settings.seed,
-        notes=tuple(_notes(problem, result)),
+        notes=(*_notes(problem, result), *about_sample(plan, settings, ())),
     )
 
 
@@ -176,9 +184,9 @@ def _one_step(result: Recommended, part: Any, shared: Shared) -> tuple[float, fl
 
 
 def _counted(result: Recommended, part: Any) -> NDArray[np.bool_]:
-    """Return which entries of a part have a say: those that depend on the input, or all if none does."""
+    """Return which entries of a part have a say: those that depend on the input, or all that were looked at."""
     depends: NDArray[np.bool_] = result.depends[part]
-    return depends if depends.any() else np.ones_like(depends)
+    return depends if depends.any() else result.measured[part]
 
 
 def _usual(result: Recommended, part: Any) -> dict[str, float]:

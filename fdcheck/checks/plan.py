@@ -36,14 +36,15 @@ class Plan:
         Real output coordinates for which a vjp is called, ascending.
     elements : dict of str to (int, int)
         By input path: elements sampled, and elements there are.
-    size : int
-        Real input coordinates in all.
+    size, outputs : int
+        Real coordinates of the input and of the output in all.
     """
 
     columns: NDArray[np.int64]
     rows: NDArray[np.int64]
     elements: Mapping[str, tuple[int, int]]
     size: int
+    outputs: int
 
     @property
     def is_whole(self) -> bool:
@@ -75,7 +76,7 @@ def planned(problem: Problem, settings: Settings) -> Plan:
         most = min(most, max(1, (settings.max_applies - _FIXED) // _EACH[settings.least_steps]))
     columns, elements = _sample(inputs, most, settings.seed)
     rows, _ = _sample(problem.outputs, settings.max_output_samples, settings.seed)
-    return Plan(columns, rows, elements, inputs.size)
+    return Plan(columns, rows, elements, inputs.size, problem.outputs.size)
 
 
 def expected_applies(plan: Plan, settings: Settings) -> int:
@@ -88,7 +89,7 @@ def whole(problem: Problem) -> Plan:
     """Return the plan that measures everything."""
     counts = {leaf.path: (leaf.size // leaf.parts,) * 2 for leaf in problem.inputs.leaves}
     n, m = problem.inputs.size, problem.outputs.size
-    return Plan(np.arange(n), np.arange(m), counts, n)
+    return Plan(np.arange(n), np.arange(m), counts, n, m)
 
 
 def _sample(layout: Layout, most: int, seed: int) -> tuple[NDArray[np.int64], dict[str, tuple[int, int]]]:

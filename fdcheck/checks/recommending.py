@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
-from fdcheck.checks.plan import whole
+from fdcheck.checks.plan import Plan
 from fdcheck.checks.sharing import Shared, add_columns, empty_grids, relative_size
 from fdcheck.numerics import balance, kernels
 from fdcheck.numerics.balance import Curve, Range
@@ -72,6 +72,8 @@ class Recommended:
         Indices into BELOW, ABOVE and REASONS, for central differences.
     usual : ndarray, shape (4, m, n)
         Relative error expected at each of the USUAL steps.
+    measured : ndarray of bool, shape (m, n)
+        Entries that were looked at.
     depends : ndarray of bool, shape (m, n)
         Entries whose output was moved by the input at all; for the others every step will do.
     shared : dict of (int, int) to Shared
@@ -88,11 +90,12 @@ class Recommended:
     above: NDArray[np.int8]
     reason: NDArray[np.int8]
     usual: NDArray[np.float64]
+    measured: NDArray[np.bool_]
     depends: NDArray[np.bool_]
     shared: dict[tuple[int, int], Shared]
 
 
-def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommended:
+def recommend(problem: Problem, settings: Settings, limits: Limits, plan: Plan) -> Recommended:
     """Measure every entry, then every column at a ladder of plain steps, and choose.
 
     Parameters
@@ -103,13 +106,15 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
         Relative tolerance and seed.
     limits : Limits
         Bounds; no steps are forced.
+    plan : Plan
+        Columns to look at.
 
     Returns
     -------
     Recommended
         Cost in applies: those of the measurement, then 24 rungs and 12 finer ones an input in float64.
     """
-    found = measure(problem, None, settings, limits, whole(problem))
+    found = measure(problem, None, settings, limits, plan)
     m, n = problem.outputs.size, problem.inputs.size
     estimate = np.where(np.isfinite(found.measurement.estimate), found.measurement.estimate, 0.0)
     goal, _ = accuracy(problem, estimate[None], found.rules.noise, found.rules.steps, settings.rtol, 0.0, True)
@@ -123,13 +128,17 @@ def recommend(problem: Problem, settings: Settings, limits: Limits) -> Recommend
     step, error, low, high = (np.full((2, m, n), np.nan) for _ in range(4))
     below, above, reason = (np.zeros((m, n), np.int8) for _ in range(3))
     usual = np.full((len(USUAL), m, n), np.nan)
-    depends = np.ones((m, n), np.bool_)
+    depends = np.zeros((m, n), np.bool_)
+    depends[:, plan.columns] = True
     shared = empty_grids(problem, found.rules.steps)
-    result = Recommended(found, reference, step, error, low, high, below, above, reason, usual, depends, shared)
+    measured = depends.copy()
+    result = Recommended(
+        found, reference, step, error, low, high, below, above, reason, usual, measured, depends, shared
+    )
     rungs = first_rungs(problem, found.rules.steps)
     width = max(1, _CHUNK // m)
-    for start in range(0, n, width):
-        columns = np.arange(start, min(n, start + width))
+    for start in range(0, len(plan.columns), width):
+        columns = plan.columns[start : start + width]
         ladder = _full_ladder(problem, found, columns, rungs[:, columns], limits)
         floor = goal.share * balance.variation(ladder, found.rules.steps.scale[columns])
         tolerance[:, columns] = np.maximum(tolerance[:, columns], floor.T)

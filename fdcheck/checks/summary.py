@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.findings import by_severity
@@ -94,7 +94,13 @@ def report_of(
     resting = [leaf.path for leaf in (*problem.inputs.resting, *problem.outputs.resting)]
     if resting:
         remarks.append("not selected, not checked: " + ", ".join(resting))
-    remarks += _about_sample(problem, plan, pairs, settings)
+    if pairs:
+        remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
+    if problem.is_spent:
+        remarks.append(
+            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
+            "doubt are undecided"
+        )
     if problem.outputs.carried:
         remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)
@@ -133,21 +139,26 @@ def _typical(pairs: Sequence[Pair]) -> float:
     return math.nan
 
 
-def _about_sample(problem: Problem, plan: Plan, pairs: Sequence[Pair], settings: Settings) -> list[str]:
-    """Return what was not looked at one by one, and which option would change that."""
+def about_sample(plan: Plan, settings: Settings, endpoints: Collection[str]) -> list[str]:
+    """Return what was not looked at one by one, and which option would change that.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be measured.
+    settings : Settings
+        What the user asked for.
+    endpoints : collection of str
+        The endpoints that were compared.
+    """
     remarks = []
-    if pairs and not plan.is_whole:
+    if not plan.is_whole:
         parts = [f"{k} of {size} of {path}" for path, (k, size) in plan.elements.items() if k < size]
         limit = "max_evals" if settings.max_applies is None else "max_evals or max_applies"
         remarks.append(f"sample of input elements, seed {settings.seed}: {', '.join(parts)} ({limit})")
-    if len(plan.rows) < problem.outputs.size and any(pair.endpoint == "vjp" for pair in pairs):
-        count = f"{len(plan.rows)} of {problem.outputs.size}"
+    if "vjp" in endpoints and len(plan.rows) < plan.outputs:
+        count = f"{len(plan.rows)} of {plan.outputs}"
         remarks.append(f"the vjp was called for {count} output elements, seed {settings.seed} (max_output_samples)")
-    if problem.is_spent:
-        remarks.append(
-            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
-            "doubt are undecided"
-        )
     return remarks
 
 

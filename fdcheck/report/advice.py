@@ -47,7 +47,7 @@ def _steps(advice: EpsAdvice) -> Iterator[str]:
     """Yield a line per input path: its step, the error expected there, the safe range and what ends it."""
     yield f"  {'input':{_NAME}} {'step':>8} {'error':>8}  {'safe range':18}  limits below / above"
     for path in advice.paths[:_SHOWN_PATHS]:
-        yield f"  {_shortened(path.input):{_NAME}} {_number(path.eps)} {_number(path.error)}  {_range(path)}".rstrip()
+        yield from _named(path.input, f"{_number(path.eps)} {_number(path.error)}  {_range(path)}".rstrip())
     if len(advice.paths) > _SHOWN_PATHS:
         yield f"  ... and {len(advice.paths) - _SHOWN_PATHS} more in advice.paths"
     limits = {limit for path in advice.paths for limit in (path.below, path.above)}
@@ -69,7 +69,7 @@ def _usual(advice: EpsAdvice) -> Iterator[str]:
     yield f"  {'input':{_NAME}} " + " ".join(f"{name:>8}" for name in names) + f" {'step':>8}"
     for path in advice.paths[:_SHOWN_PATHS]:
         errors = " ".join(f"{_number(path.usual[name]):>{len(name)}}" for name in names)
-        yield f"  {_shortened(path.input):{_NAME}} {errors} {_number(path.error)}"
+        yield from _named(path.input, f"{errors} {_number(path.error)}")
 
 
 def _paste(advice: EpsAdvice) -> Iterator[str]:
@@ -121,5 +121,9 @@ def _number(value: float) -> str:
     return f"{'none' if math.isnan(value) else f'{value:.1e}':>8}"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _NAME else text[: _NAME - 3] + "..."
+def _named(name: str, figures: str) -> Iterator[str]:
+    """Yield figures after their name, which has lines of its own where it is long."""
+    if len(name) > _NAME:
+        yield from textwrap.wrap(name, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+        name = ""
+    yield f"  {name:{_NAME}} {figures}"

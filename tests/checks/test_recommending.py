@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import fdcheck
 from fdcheck.checks.elementwise import limits_from
+from fdcheck.checks.plan import whole
 from fdcheck.checks.recommending import USUAL, recommend, usual_steps
 from fdcheck.checks.sharing import Shared, relative_size
 from fdcheck.numerics.ladder import CENTRAL
@@ -16,7 +18,7 @@ def recommended(apply, x0, **options):
     problem = Problem(Function("apply", apply), x0)
     settings = settings_from("strict", **options)
     with np.errstate(all="ignore"):
-        return problem, recommend(problem, settings, limits_from(problem, settings))
+        return problem, recommend(problem, settings, limits_from(problem, settings), whole(problem))
 
 
 def central(apply, x0, j, h):
@@ -100,3 +102,19 @@ def test_entries_without_a_range_have_a_say_only_where_no_other_has():
 
 def test_an_error_relative_to_nothing_is_infinite_unless_it_is_nothing_too():
     assert relative_size(np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 2.0])).tolist() == [0.0, np.inf, 0.5]
+
+
+def test_a_large_input_is_sampled_and_the_rest_is_left_open():
+    advice = fdcheck.recommend_eps(lambda x: np.array([np.sin(x["a"]).sum(), x["b"] ** 2]), WIDE, max_evals=20)
+    block = advice["y", "a"]
+    looked_at = np.isfinite(block.eps).any(axis=0)
+    assert looked_at.sum() == 19
+    assert np.isfinite(advice["y", "b"].eps).any()
+    assert advice.applies <= 20 + 60 * 20
+    assert any("19 of 300 of a" in note for note in advice.notes)
+    assert 1e-6 < advice.eps_for["a"] < 1e-3
+    same = fdcheck.recommend_eps(lambda x: np.array([np.sin(x["a"]).sum(), x["b"] ** 2]), WIDE, max_evals=20)
+    assert same.eps_for == advice.eps_for
+
+
+WIDE = {"a": np.linspace(0.5, 2, 300), "b": 3.0}
