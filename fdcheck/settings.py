@@ -113,17 +113,24 @@ def settings_from(profile: str | None = None, **options: Any) -> Settings:
     return Settings(profile=profile, **{**_checked(own, f"profile {profile}: "), **shared, **_checked(given)})
 
 
-def from_environment() -> tuple[dict[str, Any], str]:
+def from_environment(prefix: str = "FDCHECK_") -> tuple[dict[str, Any], str]:
     """Return the options that ``FDCHECK_RTOL`` and its like set, and what to call their source.
 
+    Parameters
+    ----------
+    prefix : str
+        What the names begin with.
+
+    Notes
+    -----
     Words of a list are separated by blanks; ``FDCHECK_EPS_FOR`` and ``FDCHECK_BOUNDS`` are JSON objects.
     """
     found: dict[str, Any] = {}
     for name in _SHARED:
-        text = os.environ.get(f"FDCHECK_{name.upper()}")
+        text = os.environ.get(f"{prefix}{name.upper()}")
         if text:
             found[name] = text.split() if name in _LISTS else _read(text)
-    return found, "environment variable FDCHECK_"
+    return found, f"environment variable {prefix}"
 
 
 def _read(text: str) -> Any:

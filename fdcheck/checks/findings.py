@@ -308,6 +308,7 @@ _ORDER = (
     Status.SHAPE,
     Status.DTYPE,
     Status.MUTATION,
+    Status.NONLINEAR,
     Status.DISAGREES,
     Status.NONDETERMINISTIC,
     Status.NONFINITE,

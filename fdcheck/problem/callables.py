@@ -70,6 +70,8 @@ class Function:
         self.calls += 1
         try:
             result = self.function(*structures)
+        except Breach:  # a front end that knows better what went wrong
+            raise
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:

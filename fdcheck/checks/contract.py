@@ -1,0 +1,117 @@
+"""What an endpoint owes beside right entries: an answer that is linear in its tangent or cotangent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.results import Finding, Status
+
+Vector = NDArray[np.float64]
+
+_SCALES = (1.0, -512.0)
+"""Sizes of the two random combinations asked for: an answer that is clipped, or is right for small vectors only, shows
+at the second, and one that is right for some signs by chance is not so twice."""
+
+_NOTHING = 1e-6
+"""Part of the largest term that counts as rounding in an element whose terms are all zero."""
+
+_SLACK = 8.0
+"""Times the tolerance of an entry by which a sum may be off, beside what its terms allow: rounding of a solver."""
+
+
+def linearity_finding(
+    endpoint: str,
+    answers: NDArray[np.float64],
+    ask: Callable[[Vector], Vector],
+    groups: Sequence[tuple[str, slice]],
+    rtol: float,
+    seed: int,
+) -> Finding | None:
+    """Return what is wrong with an endpoint's answers to dense vectors, None if they are sums of its answers to units.
+
+    Where the answers to units were compared with the measured derivative, this compares the dense ones with it too.
+
+    Parameters
+    ----------
+    endpoint : str
+        Its name.
+    answers : ndarray, shape (k, m)
+        What it answered to the k unit vectors that it was asked for.
+    ask : callable
+        Takes the weight of each unit vector, shape (k,), and returns the answer to their sum, shape (m,).
+    groups : sequence of (str, slice)
+        Parts of the k unit vectors with what to call them, such as the inputs that they lie in; an answer that holds
+        the terms of one of them alone is named as such.
+    rtol : float
+        Part of the terms by which a sum may be off.
+    seed : int
+        Seed of the weights.
+
+    Returns
+    -------
+    Finding or None
+        Cost: two calls.
+
+    Raises
+    ------
+    Breach
+        If the endpoint raises or breaks its contract in another way.
+    """
+    draw = np.random.default_rng([seed, 0x6C696E])
+    for scale in _SCALES:
+        weights = scale * draw.uniform(0.5, 1.5, len(answers)) * draw.choice([-1.0, 1.0], len(answers))
+        given = ask(weights)
+        with np.errstate(all="ignore"):
+            off = np.abs(given - weights @ answers)
+            size = np.abs(weights) @ np.abs(answers)
+            allowed = rtol * np.where(size > 0, size, _NOTHING * size.max(initial=0.0))
+            excess = np.where(off > 0, off / allowed, 0.0)
+        excess[~np.isfinite(answers).all(axis=0)] = 0.0  # what is not finite has been found already
+        excess[~np.isfinite(given) & np.isfinite(answers).all(axis=0)] = np.inf
+        if excess.size and excess.max() > 1.0:
+            return _finding(endpoint, answers, weights, given, int(np.argmax(excess)), groups, rtol)
+    return None
+
+
+def _finding(
+    endpoint: str,
+    answers: NDArray[np.float64],
+    weights: Vector,
+    given: Vector,
+    worst: int,
+    groups: Sequence[tuple[str, slice]],
+    rtol: float,
+) -> Finding:
+    """Return the finding, with what the answer looks like instead."""
+    expected = float(weights @ answers[:, worst])
+    message = (
+        f"{endpoint} along a dense random vector over {', '.join(name for name, _ in groups)} gave "
+        f"{float(given[worst]):.6g} in element {worst} of its answer; its own answers to unit vectors add up to "
+        f"{expected:.6g}{_likeness(answers, weights, given, groups, rtol)}."
+    )
+    return Finding(endpoint, Status.NONLINEAR, message, claimed=float(given[worst]), estimated=expected)
+
+
+def _likeness(
+    answers: NDArray[np.float64], weights: Vector, given: Vector, groups: Sequence[tuple[str, slice]], rtol: float
+) -> str:
+    """Return what a wrong answer would be right for, empty if nothing is found."""
+    if len(groups) > 1:
+        for name, part in groups:
+            if _is_near(given, weights[part] @ answers[part], rtol):
+                return f"; it holds the term of {name} alone"
+            if _is_near(given, weights @ answers - weights[part] @ answers[part], rtol):
+                return f"; the term of {name} is missing"
+    if _is_near(given, np.sign(weights) @ answers, rtol):
+        return "; it depends on the signs of the vector and not on its size"
+    if _is_near(given, np.abs(weights) @ answers, rtol):
+        return "; it loses the signs of the vector"
+    return ""
+
+
+def _is_near(given: Vector, wanted: Vector, rtol: float) -> bool:
+    size = float(np.abs(wanted).max(initial=0.0))
+    return bool(size > 0 and np.abs(given - wanted).max() <= _SLACK * rtol * size)
