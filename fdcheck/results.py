@@ -122,9 +122,7 @@ class Status(enum.StrEnum):
     )
 
 
-BREACHES = frozenset(
-    {Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION, Status.NONLINEAR}
-)
+BREACHES = frozenset({Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION, Status.NONLINEAR})
 """Statuses of an endpoint that broke its contract."""
 
 

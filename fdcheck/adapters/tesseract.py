@@ -20,7 +20,7 @@ from fdcheck.checks.contract import linearity_finding
 from fdcheck.checks.findings import by_severity
 from fdcheck.problem.callables import Breach
 from fdcheck.problem.trees import Layout
-from fdcheck.results import BREACHES, Finding, InvalidInput, Report, Verdict
+from fdcheck.results import Finding, InvalidInput, Report, Verdict
 from fdcheck.settings import Settings, from_environment, from_pyproject, settings_from
 
 _LIKE_TESSERACT = {"eps": tesseract_rule.EPS, "rtol": tesseract_rule.RTOL, "atol": tesseract_rule.ATOL}
@@ -29,6 +29,9 @@ _OWN_VARIABLES = ("timeout", "like_tesseract")
 """Options of this page alone that the environment may set, beside those that every check has."""
 
 _PREFIX = "FDCHECK_TESSERACT_"
+
+_SHOWN = 3
+"""Inputs that a note names before it becomes hard to read."""
 
 
 def verify(
@@ -198,19 +201,22 @@ def _rtol(view: View, settings: Settings) -> float:
 def _remarks(view: View, report: Report) -> list[str]:
     """Return what the payload leaves open."""
     remarks = list(dict.fromkeys(view.remarks))
-    one_sided = [
-        f"{leaf.path} only {'>= 0' if (view.inputs.values[leaf.path] >= 0).all() else '<= 0'}"
-        for leaf in view.inputs.layout.leaves
-        if leaf.parts == 1 and leaf.size
-        for x in [view.inputs.values[leaf.path]]
-        if (x >= 0).all() or (x <= 0).all()
-    ]
+    signs = {token: _sign(view.inputs.values[token]) for token in view.inputs.tokens}
+    one_sided = [f"{token} {sign}" for token, sign in signs.items() if sign]
     if report.verdict is Verdict.PASS and one_sided:
+        shown = ", ".join(one_sided[:_SHOWN]) + (" ..." if len(one_sided) > _SHOWN else "")
         remarks.append(
-            f"one point was checked, with {', '.join(one_sided)}; a derivative that is wrong elsewhere, such as for the "
-            "other sign, would need more points (payloads) to show"
+            f"one point was checked ({shown}); a derivative that is wrong elsewhere, such as for the other sign, needs "
+            "more points (payloads) to show"
         )
     return remarks
+
+
+def _sign(values: Any) -> str:
+    """Return the sign that all elements of an array have, empty if there are both."""
+    if np.iscomplexobj(values) or not values.size:
+        return ""
+    return ">= 0" if (values >= 0).all() else "<= 0" if (values <= 0).all() else ""
 
 
 def _selected(layout: Layout) -> list[str] | None:
@@ -223,7 +229,9 @@ def _endpoints(client: Client, wanted: Sequence[str] | None) -> list[str]:
     _ = client.schemas
     there = [name for name in ENDPOINTS if name in client.endpoints]
     if not there:
-        raise InvalidInput(f"target: {client.name} has no derivative endpoint ({', '.join(ENDPOINTS)}); nothing to check")
+        raise InvalidInput(
+            f"target: {client.name} has no derivative endpoint ({', '.join(ENDPOINTS)}); nothing to check"
+        )
     if wanted is None:
         return there
     long = {short: name for name, short in SHORT.items()}
@@ -288,8 +296,3 @@ def _versions(report: Report) -> dict[str, str]:
 @functools.cache
 def _version() -> str:
     return importlib.metadata.version("tesseract-core")
-
-
-def is_broken(report: Report, endpoint: str) -> bool:
-    """Return whether an endpoint broke its contract."""
-    return any(finding.endpoint == endpoint and finding.status in BREACHES for finding in report.findings)

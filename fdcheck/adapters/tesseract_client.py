@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import re
 import traceback
@@ -22,7 +23,7 @@ TIMEOUT = 300.0
 """Seconds that one request may take by default: minutes, since a solver may be behind it, and not for ever."""
 
 _RUN = "fdcheck"
-"""Name of every request's run. A server makes a directory for each name, so that one is left behind and not hundreds."""
+"""Name of every request's run. A server makes a directory for each name: one is left behind, and not hundreds."""
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 """A place in a traceback that came as text."""
@@ -158,7 +159,7 @@ def opened(target: Any, timeout: float) -> Iterator[Client]:
             _ = client.schemas  # the first request: whether there is a Tesseract at all
             yield Client(_in_base64(served), text)
         return
-    if isinstance(target, ModuleType) or isinstance(target, Path) or _is_place(text):
+    if isinstance(target, ModuleType | Path) or _is_place(text):
         yield Client(_loaded(kind, target), text)
         return
     with contextlib.ExitStack() as stack:
@@ -181,10 +182,12 @@ def _tesseract_class() -> Any:
         If the package or its runtime is missing; the message says what to run.
     """
     try:
-        import tesseract_core.runtime
+        importlib.import_module("tesseract_core.runtime")
         from tesseract_core import Tesseract
     except ImportError as error:
-        raise ImportError(f"checking a Tesseract needs tesseract-core with its runtime; run {INSTALL} ({error})") from error
+        raise ImportError(
+            f"checking a Tesseract needs tesseract-core with its runtime; run {INSTALL} ({error})"
+        ) from error
     return Tesseract
 
 
@@ -216,19 +219,19 @@ def _in_base64(tesseract: Any) -> Any:
 
 def is_lost(error: BaseException) -> bool:
     """Return whether an exception means that a server does not answer."""
-    from requests import ConnectionError, Timeout
+    import requests
 
-    return isinstance(error, ConnectionError | Timeout)
+    return isinstance(error, requests.ConnectionError | requests.Timeout)
 
 
 def told(error: BaseException) -> str:
     """Return what went wrong in one line: the words of the server or of the user's code, with file and line."""
+    import requests
     from pydantic import ValidationError
-    from requests import ConnectionError, Timeout
 
-    if isinstance(error, Timeout):
+    if isinstance(error, requests.Timeout):
         return f"no answer in time ({type(error).__name__}; see timeout)"
-    if isinstance(error, ConnectionError):
+    if isinstance(error, requests.ConnectionError):
         reason = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
         return f"no connection ({reason[1] if reason else _one_line(str(error))})"
     if isinstance(error, ValidationError):
@@ -265,10 +268,10 @@ def _place(error: BaseException) -> str:
 
 
 def _user_frames(frames: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the frames outside of installed packages, all if there is none: what people edit lies outside."""
-    own = [frame for frame in frames if "site-packages" not in frame[0] and not frame[0].startswith(_OURS)]
-    own = [frame for frame in own if os.sep not in frame[0] or not frame[0].startswith(_PYTHON)]
-    return own or [frame for frame in frames if not frame[0].startswith(_OURS)]
+    """Return the frames of what people edit; else those of other packages than the machinery between us and them."""
+    foreign = [frame for frame in frames if not frame[0].startswith(_OURS) and "tesseract_core" not in frame[0]]
+    own = [frame for frame in foreign if "site-packages" not in frame[0] and not frame[0].startswith((_PYTHON, "<"))]
+    return own or [frame for frame in foreign if "pydantic" not in frame[0]]
 
 
 _OURS = str(Path(__file__).parents[1])

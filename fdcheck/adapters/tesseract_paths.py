@@ -48,7 +48,8 @@ def parsed(path: str, argument: str) -> tuple[Part, ...]:
             break
     if place <= len(path) or not parts:
         raise InvalidInput(
-            f"{argument}: expected a path such as a.b, l.[0].w or d.{{key}} (or a pattern: l.[].w, d.{{}}), got {path!r}"
+            f"{argument}: expected a path such as a.b, l.[0].w or d.{{key}}, or a pattern such as l.[].w or d.{{}}, "
+            f"got {path!r}"
         )
     return tuple(parts)
 
@@ -77,7 +78,9 @@ def _text(part: Part) -> str:
 def matches(parts: Sequence[Part], pattern: Sequence[Part]) -> bool:
     """Return whether a pattern names a path or a part of the structure that the path lies in."""
     return len(parts) >= len(pattern) and all(
-        part == wanted or (wanted == ANY_ELEMENT and isinstance(part, int)) or (wanted == ANY_KEY and type(part) is tuple)
+        part == wanted
+        or (wanted == ANY_ELEMENT and isinstance(part, int))
+        or (wanted == ANY_KEY and type(part) is tuple)
         for part, wanted in zip(parts, pattern, strict=False)
     )
 

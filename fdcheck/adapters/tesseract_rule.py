@@ -65,9 +65,8 @@ class _Ruler:
         """Return the central difference of all outputs where elements are moved by the step times their sign."""
         sides = []
         for side in (eps, -eps):
-            moved = self.view.inputs.values | {
-                token: values + (step * side).astype(values.dtype)
-                for token, values, step in self._steps(signs)
+            moved = dict(self.view.inputs.values) | {
+                token: values + (step * side).astype(values.dtype) for token, values, step in self._steps(signs)
             }
             self.applies += 1
             try:
@@ -190,8 +189,8 @@ def _listed(ruler: _Ruler, failing: Sequence[_Entry]) -> str:
     for entry in failing:
         worst.setdefault(entry.input, entry)
     shown = [
-        f"d {_element(_leaf(ruler, 'out', e.output), e.output)} / d {_element(_leaf(ruler, 'in', e.input), e.input)} is "
-        f"{e.claimed:.6g} and it would measure {e.seen:.6g}"
+        f"d {_element(ruler, 'out', e.output)} / d {_element(ruler, 'in', e.input)} is {e.claimed:.6g} and it would "
+        f"measure {e.seen:.6g}"
         for e in list(worst.values())[:_SHOWN]
     ]
     more = len(worst) - len(shown)
@@ -202,7 +201,8 @@ def _leaf(ruler: _Ruler, kind: str, coordinate: int) -> Leaf:
     return (ruler.view.inputs if kind == "in" else ruler.view.outputs).layout.leaf_at(coordinate)
 
 
-def _element(leaf: Leaf, coordinate: int) -> str:
+def _element(ruler: _Ruler, kind: str, coordinate: int) -> str:
+    leaf = _leaf(ruler, kind, coordinate)
     return f"{leaf.path}{list(leaf.index(coordinate)) or ''}"
 
 

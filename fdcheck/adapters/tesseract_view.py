@@ -76,7 +76,9 @@ class Side:
         return trees.coordinates(leaves, self.layout).astype(np.float64)
 
 
-def side(kind: str, found: Mapping[tuple[Part, ...], NDArray[Any]], wanted: Sequence[str] | None, argument: str) -> Side:
+def side(
+    kind: str, found: Mapping[tuple[Part, ...], NDArray[Any]], wanted: Sequence[str] | None, argument: str
+) -> Side:
     """Return one side of the problem.
 
     Parameters
@@ -220,7 +222,9 @@ class View:
             raise Breach("jacobian", Status.STRUCTURE, f"jacobian returned no block for {pair}.") from None
         shape = (*output.shape, *source.shape)
         if block.shape != shape:
-            message = f"jacobian returned shape {block.shape} for {pair}; expected {shape}, the output's and the input's."
+            message = (
+                f"jacobian returned shape {block.shape} for {pair}; expected {shape}, the output's and the input's."
+            )
             raise Breach("jacobian", Status.SHAPE, message)
         dtype = np.result_type(min(output.dtype, source.dtype, key=lambda d: np.empty(0, d).real.itemsize))
         if block.dtype.kind == "f" and block.dtype.itemsize < dtype.itemsize and dtype.kind == "f":
@@ -300,7 +304,7 @@ class View:
         )
 
     def _renamed(self, part: _Part) -> _Part:
-        changes = {
+        changes: dict[str, Any] = {
             "endpoint": _LONG.get(part.endpoint, part.endpoint),
             "input": self.relabelled(part.input),
             "output": self.relabelled(part.output),
