@@ -14,7 +14,7 @@ import numpy as np
 
 from fdcheck.adapters import tesseract_rule
 from fdcheck.adapters.tesseract_client import SHORT, TIMEOUT, Client, Lost, opened
-from fdcheck.adapters.tesseract_view import ENDPOINTS, View, tokens_of
+from fdcheck.adapters.tesseract_view import ENDPOINTS, View
 from fdcheck.api import verify as verify_callables
 from fdcheck.checks.contract import linearity_finding
 from fdcheck.checks.findings import by_severity
@@ -137,7 +137,7 @@ def _checked(
     for name in ("eps_for", "bounds"):
         if isinstance(options.get(name), Mapping):
             by_path = options[name]
-            options[name] = {t: by_path[path] for path in by_path for t in tokens_of(view.inputs.places, path, name)}
+            options[name] = {token: by_path[path] for path in by_path for token in view.selected_inputs(path, name)}
     settings = _settings(options)
     claims = {"jacobian": view.jacobian, "jvp": view.jvp, "vjp": view.vjp}
     shorts = [SHORT.get(name, name) for name in endpoints]

@@ -38,6 +38,8 @@ _FORBIDDEN = (
 )
 """What the words of the runtime mean when it refuses what an endpoint returned; everything else was raised in it."""
 
+_NO_TRACEBACK = " (its log has file and line; served with --debug, it tells them)"
+
 _SHOWN = 400
 """Characters of a server's words that go into a message: more than a line of a validation error, less than a page."""
 
@@ -256,7 +258,7 @@ def _words_of_server(text: str) -> str:
     lines = [line for line in body.strip().splitlines() if line.strip()]
     frames = _user_frames([(file, int(number)) for file, number in _FRAME.findall(body)])
     if not frames:
-        return _one_line(text)
+        return _one_line(text) + (_NO_TRACEBACK if heading.startswith("Error 5") else "")
     file, number = frames[-1]
     return f"{heading}: {_one_line(lines[-1])} ({file}, line {number})"
 

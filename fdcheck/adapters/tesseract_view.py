@@ -177,6 +177,11 @@ class View:
         """Whether no array is complex."""
         return all(leaf.parts == 1 for leaf in (*self.inputs.layout.leaves, *self.outputs.layout.leaves))
 
+    def selected_inputs(self, path: str, argument: str) -> list[str]:
+        """Return the tokens of the inputs that a path or pattern names: those that are checked, if there are any."""
+        hits = tokens_of(self.inputs.places, path, argument)
+        return [token for token in hits if token in self.inputs.tokens] or hits
+
     def apply(self, x: Mapping[str, Any]) -> dict[str, Any]:
         """Return the outputs at a point; the first time, at the payload, those that are known already."""
         result, self._known = self._known, None

@@ -99,12 +99,13 @@ def _likeness(
     answers: NDArray[np.float64], weights: Vector, given: Vector, groups: Sequence[tuple[str, slice]], rtol: float
 ) -> str:
     """Return what a wrong answer would be right for, empty if nothing is found."""
-    if len(groups) > 1:
-        for name, part in groups:
-            if _is_near(given, weights[part] @ answers[part], rtol):
-                return f"; it holds the term of {name} alone"
-            if _is_near(given, weights @ answers - weights[part] @ answers[part], rtol):
-                return f"; the term of {name} is missing"
+    terms = {name: weights[part] @ answers[part] for name, part in groups} if len(groups) > 1 else {}
+    for name, term in terms.items():
+        if _is_near(given, term, rtol):
+            return f"; it holds the term of {name} alone"
+    for name, term in terms.items():
+        if _is_near(given, weights @ answers - term, rtol):
+            return f"; the term of {name} is missing"
     if _is_near(given, np.sign(weights) @ answers, rtol):
         return "; it depends on the signs of the vector and not on its size"
     if _is_near(given, np.abs(weights) @ answers, rtol):

@@ -43,14 +43,16 @@ def jacobian(inputs: InputSchema, jac_inputs: set[str], jac_outputs: set[str]):
 def jacobian_vector_product(inputs: InputSchema, jvp_inputs: set[str], jvp_outputs: set[str], tangent_vector):
     CALLS["jacobian_vector_product"] += 1
     blocks = claimed(inputs)
-    terms = lambda o: [np.tensordot(blocks[o, i], tangent_vector[i], np.ndim(tangent_vector[i])) for i in jvp_inputs]
+    tangents = tangent_vector.items()
+    terms = lambda o: [np.tensordot(blocks[o, i], t, np.ndim(t)) for i, t in tangents if i in jvp_inputs]
     return {o: sum(terms(o)) for o in jvp_outputs}
 
 
 def vector_jacobian_product(inputs: InputSchema, vjp_inputs: set[str], vjp_outputs: set[str], cotangent_vector):
     CALLS["vector_jacobian_product"] += 1
     blocks = claimed(inputs)
-    terms = lambda i: [np.tensordot(cotangent_vector[o], blocks[o, i], np.ndim(cotangent_vector[o])) for o in vjp_outputs]
+    cotangents = cotangent_vector.items()
+    terms = lambda i: [np.tensordot(c, blocks[o, i], np.ndim(c)) for o, c in cotangents if o in vjp_outputs]
     return {i: sum(terms(i)) for i in vjp_inputs}
 '''
 

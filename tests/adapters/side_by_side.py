@@ -32,11 +32,11 @@ class Outcome:
     seconds: float
 
 
-def theirs(case: Case, folder: Path) -> Outcome:
+def theirs(case: Case, folder: Path, **options: Any) -> Outcome:
     """Return what the Tesseract command finds."""
     module = load_module_from_path(case.write(folder))
     start = time.perf_counter()
-    found = list(check_gradients(module, {"inputs": case.inputs}, seed=_SEED, show_progress=False))
+    found = list(check_gradients(module, {"inputs": case.inputs}, seed=_SEED, show_progress=False, **options))
     seconds = time.perf_counter() - start
     verdict = "fail" if any(failures for _, failures, _ in found) else "pass"
     return Outcome(verdict, module.CALLS, seconds)
