@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -255,9 +255,23 @@ def shown_progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, force_terminal=wanted), transient=True) as bar:
-        task = bar.add_task("calls of apply")
-        yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
+    with _own_stderr() as stream:
+        console = Console(file=stream, force_terminal=wanted)
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("calls of apply")
+            yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
+
+
+@contextlib.contextmanager
+def _own_stderr() -> Iterator[TextIO]:
+    """Yield a stream to where stderr goes now: user's code may send the descriptor elsewhere while it runs."""
+    try:
+        descriptor = os.dup(sys.stderr.fileno())
+    except OSError:  # a stream without a descriptor, as in tests
+        yield sys.stderr
+        return
+    with open(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace") as stream:
+        yield stream
 
 
 def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -> Report:

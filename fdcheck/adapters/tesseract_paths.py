@@ -140,6 +140,6 @@ def with_values(tree: Any, values: Mapping[tuple[Part, ...], Any]) -> Any:
         inner.setdefault(_key(tree, parts[0]), {})[parts[1:]] = value
     if isinstance(tree, Mapping):
         return {key: with_values(value, inner.get(key, {})) for key, value in tree.items()}
-    if isinstance(tree, list | tuple) and tree and not isinstance(tree[0], int | float | str):
+    if isinstance(tree, list | tuple) and tree and (inner or not isinstance(tree[0], int | float | str)):
         return [with_values(value, inner.get(k, {})) for k, value in enumerate(tree)]
     return tree.copy() if isinstance(tree, np.ndarray) else tree

@@ -80,11 +80,11 @@ class _Ruler:
         parts = from_coordinates(signs, self.view.inputs.layout)
         return [(token, self.view.inputs.values[token], np.asarray(parts[token])) for token in self.view.inputs.tokens]
 
-    def suspects(self, columns: NDArray[np.int64], signs: NDArray[np.float64]) -> NDArray[np.int64]:
+    def suspects(self, columns: NDArray[np.int64], signs: NDArray[np.float64], eps: float = EPS) -> NDArray[np.int64]:
         """Return those of some elements that may fail, after a look at all of them along one direction."""
         direction = np.zeros(self.claims.shape[2])
         direction[columns] = signs
-        seen = self.seen(direction, EPS)
+        seen = self.seen(direction, eps)
         claims = self.claims[:, :, columns]
         residual = np.where(self.rows, np.abs(seen - claims @ signs), 0.0)
         residual[np.isnan(residual)] = np.inf
@@ -238,8 +238,13 @@ def _steps_to_try(ruler: _Ruler, report: Report, path: str) -> list[float]:
 
 
 def _agrees(ruler: _Ruler, columns: Sequence[int], eps: float) -> bool:
-    """Return whether the command would find no failure at some elements with another step."""
-    return not any(ruler.failures(column, eps) for column in columns[:_SHOWN])
+    """Return whether the command would find no failure with another step, at some elements and those beside them."""
+    if any(ruler.failures(column, eps) for column in columns[:_SHOWN]):
+        return False
+    leaf = _leaf(ruler, "in", columns[0])
+    beside = ruler.columns[(ruler.columns >= leaf.start) & (ruler.columns < leaf.stop)]
+    suspects = ruler.suspects(beside, np.ones(len(beside)), eps) if len(beside) > 1 else beside[:0]
+    return not any(ruler.failures(int(column), eps) for column in suspects[:_MOST])
 
 
 def _reason(report: Report) -> str:

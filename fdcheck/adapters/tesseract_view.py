@@ -151,21 +151,21 @@ class View:
         self._payload = payload
         self.remarks: list[str] = []
         found = self._arrays_in(payload, client.differentiable("Input"))
-        self.first = self._first_result()
-        self._known: Any = self.first
+        first = self._known = self._first_result()
         if not found:
             raise InvalidInput(
                 "inputs: expected at least one differentiable array, got none; the Tesseract can be differentiated by: "
                 + (", ".join(client.differentiable("Input")) or "nothing")
             )
         self.inputs = side("in", found, wanted_inputs, "input_paths")
-        arrays = {
-            parts: np.asarray(paths.value_at(self.first, parts))
+        everything = {
+            parts: np.asarray(paths.value_at(first, parts))
             for pattern in client.differentiable("Output")
-            for parts in paths.expanded(paths.parsed(pattern, "output schema"), self.first)
+            for parts in paths.expanded(paths.parsed(pattern, "output schema"), first)
         }
-        if not any(trees.is_differentiable(array) for array in arrays.values()):
-            raise InvalidInput("target: apply returned no differentiable array for these inputs")
+        arrays = {parts: array for parts, array in everything.items() if trees.is_differentiable(array)}
+        if not arrays:
+            raise InvalidInput("target: apply returned no differentiable array of floating numbers for these inputs")
         self.outputs = side("out", arrays, wanted_outputs, "output_paths")
         shape = self.outputs.layout.size, self.inputs.layout.size
         self.claims: dict[str, NDArray[np.float64]] = {}

@@ -74,5 +74,6 @@ def test_keys_that_are_numbers_in_python_are_found_by_their_text():
     assert list(paths.expanded(("d", paths.ANY_KEY), {"d": {3: 1.0}})) == [("d", ("3",))]
     assert paths.value_at({"d": {3: 1.0}}, ("d", ("3",))) == 1.0
     assert paths.with_values({"d": {3: 1.0}}, {("d", ("3",)): 2.0}) == {"d": {3: 2.0}}
+    assert paths.with_values({"u": [1.0, {"w": 2.0}]}, {("u", 1, "w"): 3.0}) == {"u": [1.0, {"w": 3.0}]}
     with pytest.raises(LookupError):
         paths.value_at({"d": {}}, ("d", ("3",)))
