@@ -38,6 +38,10 @@ _SHARES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-1)
 """Steps tried, beside fdcheck's own, in parts of the largest element of an input: the usual one of each precision."""
 
 
+_DECADES = (1e-2, 1e-3, 1e-5, 1e-6)
+"""Steps tried as well: what people try by hand."""
+
+
 @dataclass(frozen=True)
 class _Entry:
     """An entry at which the command would find a failure: what it would measure, and the claim."""
@@ -174,10 +178,8 @@ def _notes(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> list[str
     if failing and report.verdict is Verdict.FAIL:
         return [f"{rule} would fail too"]
     if failing:
-        return [
-            f"{rule} would FAIL here, where fdcheck says {report.verdict}: {_listed(ruler, failing)}",
-            _advice(ruler, report, failing),
-        ]
+        told = f"{rule} would FAIL here, where fdcheck says {report.verdict}: {_listed(ruler, failing)}"
+        return [told, _advice(ruler, report, failing)] if report.verdict is Verdict.PASS else [told]
     if report.verdict is Verdict.FAIL:
         return [f"{rule} would PASS here: {_reason(report)}"]
     return [f"{rule} would find no failure here"]
@@ -230,11 +232,12 @@ def _advice(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> str:
 
 
 def _steps_to_try(ruler: _Ruler, report: Report, path: str) -> list[float]:
-    """Return steps for one input: those at which fdcheck measured, and parts of its size."""
+    """Return steps for one input, the nearest to the default first: fdcheck's own, parts of its size, and decades."""
     own = sorted({pair.eps for pair in report.pairs if pair.input == path and 0 < pair.eps < math.inf}, reverse=True)
     values = np.abs(ruler.view.inputs.values[path])
     size = float(values.max(initial=0.0)) or 1.0
-    return [float(f"{eps:.1g}") for eps in (*own[:_SHOWN], *(size * share for share in _SHARES))]
+    steps = {float(f"{eps:.1g}") for eps in (*own[:_SHOWN], *(size * share for share in _SHARES), *_DECADES)}
+    return sorted(steps - {0.0, EPS}, key=lambda eps: abs(math.log(eps / EPS)))
 
 
 def _agrees(ruler: _Ruler, columns: Sequence[int], eps: float) -> bool:

@@ -15,11 +15,14 @@ _SCALES = (1.0, -512.0)
 """Sizes of the two random combinations asked for: an answer that is clipped, or is right for small vectors only, shows
 at the second, and one that is right for some signs by chance is not so twice."""
 
+_SPREAD = 3.0
+"""Standard deviations of a sum of errors, each a small part of its own term, as iterative solvers make them."""
+
 _NOTHING = 1e-6
 """Part of the largest term that counts as rounding in an element whose terms are all zero."""
 
-_SLACK = 8.0
-"""Times the tolerance of an entry by which a sum may be off, beside what its terms allow: rounding of a solver."""
+_ALIKE = 0.01
+"""Part of how far an answer is off by which it may differ from what it is said to be like."""
 
 
 def linearity_finding(
@@ -66,13 +69,15 @@ def linearity_finding(
         given = ask(weights)
         with np.errstate(all="ignore"):
             off = np.abs(given - weights @ answers)
-            size = np.abs(weights) @ np.abs(answers)
+            size = np.minimum(
+                np.abs(weights) @ np.abs(answers), _SPREAD * np.sqrt(np.square(weights) @ np.square(answers))
+            )
             allowed = rtol * np.where(size > 0, size, _NOTHING * size.max(initial=0.0))
             excess = np.where(off > 0, off / allowed, 0.0)
         excess[~np.isfinite(answers).all(axis=0)] = 0.0  # what is not finite has been found already
         excess[~np.isfinite(given) & np.isfinite(answers).all(axis=0)] = np.inf
         if excess.size and excess.max() > 1.0:
-            return _finding(endpoint, answers, weights, given, int(np.argmax(excess)), groups, rtol)
+            return _finding(endpoint, answers, weights, given, int(np.argmax(excess)), groups)
     return None
 
 
@@ -83,36 +88,24 @@ def _finding(
     given: Vector,
     worst: int,
     groups: Sequence[tuple[str, slice]],
-    rtol: float,
 ) -> Finding:
     """Return the finding, with what the answer looks like instead."""
     expected = float(weights @ answers[:, worst])
     message = (
         f"{endpoint} along a dense random vector over {', '.join(name for name, _ in groups)} gave "
         f"{float(given[worst]):.6g} in element {worst} of its answer; its own answers to unit vectors add up to "
-        f"{expected:.6g}{_likeness(answers, weights, given, groups, rtol)}."
+        f"{expected:.6g}{_likeness(answers, weights, given, groups)}."
     )
     return Finding(endpoint, Status.NONLINEAR, message, claimed=float(given[worst]), estimated=expected)
 
 
-def _likeness(
-    answers: NDArray[np.float64], weights: Vector, given: Vector, groups: Sequence[tuple[str, slice]], rtol: float
-) -> str:
+def _likeness(answers: NDArray[np.float64], weights: Vector, given: Vector, groups: Sequence[tuple[str, slice]]) -> str:
     """Return what a wrong answer would be right for, empty if nothing is found."""
+    expected = weights @ answers
     terms = {name: weights[part] @ answers[part] for name, part in groups} if len(groups) > 1 else {}
-    for name, term in terms.items():
-        if _is_near(given, term, rtol):
-            return f"; it holds the term of {name} alone"
-    for name, term in terms.items():
-        if _is_near(given, weights @ answers - term, rtol):
-            return f"; the term of {name} is missing"
-    if _is_near(given, np.sign(weights) @ answers, rtol):
-        return "; it depends on the signs of the vector and not on its size"
-    if _is_near(given, np.abs(weights) @ answers, rtol):
-        return "; it loses the signs of the vector"
-    return ""
-
-
-def _is_near(given: Vector, wanted: Vector, rtol: float) -> bool:
-    size = float(np.abs(wanted).max(initial=0.0))
-    return bool(size > 0 and np.abs(given - wanted).max() <= _SLACK * rtol * size)
+    likes = [(f"it holds the term of {name} alone", term) for name, term in terms.items()]
+    likes += [(f"the term of {name} is missing", expected - term) for name, term in terms.items()]
+    likes.append(("it depends on the signs of the vector and not on its size", np.sign(weights) @ answers))
+    likes.append(("it loses the signs of the vector", np.abs(weights) @ answers))
+    off = np.abs(given - expected).max()
+    return next((f"; {words}" for words, like in likes if np.abs(given - like).max() <= _ALIKE * off), "")
