@@ -117,7 +117,7 @@ def verify(
     if not isinstance(inputs, Mapping):
         raise InvalidInput(f"inputs: expected a dict of the Tesseract's inputs, got {type(inputs).__name__}")
     try:
-        with opened(target, patience) as client:
+        with opened(target, patience) as client, np.errstate(all="ignore"):
             return _checked(client, dict(inputs), _endpoints(client, names), wanted, options, progress)
     except Lost as lost:
         raise InvalidInput(f"target: {lost}") from lost
@@ -132,8 +132,7 @@ def _checked(
     progress: Callable[[int, int], object] | None,
 ) -> Report:
     """Return the report of one Tesseract: one-hot claims, dense ones, and what the Tesseract command would say."""
-    with np.errstate(all="ignore"):
-        view = View(client, inputs, *wanted)
+    view = View(client, inputs, *wanted)
     for name in ("eps_for", "bounds"):
         if isinstance(options.get(name), Mapping):
             by_path = options[name]

@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 import re
+import shutil
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -168,9 +169,10 @@ def opened(target: Any, timeout: float) -> Iterator[Client]:
         try:
             served = stack.enter_context(kind.from_image(text, timeout=timeout))
         except Exception as error:
+            docker = "there is no docker here" if shutil.which("docker") is None else "images need Docker"
             raise InvalidInput(
                 f"target: {text!r} is no path to a tesseract_api.py and no address, and as an image it cannot be "
-                f"served (images need Docker): {told(error)}"
+                f"served ({docker}): {told(error)}"
             ) from error
         yield Client(served, f"image {text}")
 

@@ -102,8 +102,7 @@ class _Ruler:
         seen = self.seen(unit, eps)
         found = []
         for name, claims in zip(self.names, self.claims[:, :, column], strict=True):
-            with np.errstate(invalid="ignore"):
-                off = ~(np.abs(seen - claims) <= ATOL + RTOL * np.abs(claims)) & ~np.isnan(claims)
+            off = ~(np.abs(seen - claims) <= ATOL + RTOL * np.abs(claims)) & ~np.isnan(claims)
             found += [_Entry(name, int(i), column, float(seen[i]), float(claims[i])) for i in np.flatnonzero(off)]
         return found
 
@@ -136,9 +135,8 @@ def compared(view: View, report: Report, settings: Settings) -> Report:
     if _surely_fails(report):
         return report  # both fail
     ruler = _Ruler(view, compared_ones)
-    with np.errstate(all="ignore"):
-        failing = _failing(ruler, settings.seed)
-        notes = _notes(ruler, report, failing)
+    failing = _failing(ruler, settings.seed)
+    notes = _notes(ruler, report, failing)
     return dataclasses.replace(report, notes=(*report.notes, *notes), applies=report.applies + ruler.applies)
 
 
