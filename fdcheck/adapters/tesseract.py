@@ -64,7 +64,8 @@ def verify(
         Path to a ``tesseract_api.py``, which is loaded into this process; an ``http(s)://`` address of a served
         Tesseract; the name of an image, which is served with Docker; or a Tesseract that is ready to be called.
     inputs : dict
-        Inputs of apply at which to check, as a client would send them. Never changed.
+        Inputs of apply at which to check, as a client would send them, or a payload ``{"inputs": {...}}`` of them.
+        Never changed.
     rtol, atol, eps, bounds, max_evals, max_applies, max_output_samples, max_failures, seed, profile, progress
         As for :func:`fdcheck.verify`.
     eps_for : dict of str to float, optional
@@ -118,7 +119,7 @@ def verify(
         raise InvalidInput(f"inputs: expected a dict of the Tesseract's inputs, got {type(inputs).__name__}")
     try:
         with opened(target, patience) as client, np.errstate(all="ignore"):
-            return _checked(client, dict(inputs), _endpoints(client, names), wanted, options, progress)
+            return _checked(client, _unwrapped(client, inputs), _endpoints(client, names), wanted, options, progress)
     except Lost as lost:
         raise InvalidInput(f"target: {lost}") from lost
 
@@ -157,6 +158,12 @@ def _checked(
     report = tesseract_rule.compared(view, report, settings)
     report = dataclasses.replace(report, notes=(*report.notes, *_remarks(view, report)), versions=_versions(report))
     return view.report(report)
+
+
+def _unwrapped(client: Client, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs, also where a whole payload was given, ``{"inputs": {...}}``."""
+    is_payload = set(inputs) == {"inputs"} and isinstance(inputs["inputs"], Mapping)
+    return dict(inputs["inputs"] if is_payload and "inputs" not in client.fields else inputs)
 
 
 def _with_dense_answers(view: View, report: Report, settings: Settings) -> Report:

@@ -84,6 +84,11 @@ class Client:
         """The endpoints that it has."""
         return tuple(self._tesseract.available_endpoints)
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of its inputs."""
+        return tuple(self.schemas.get("ApplyInputSchema", {}).get("field_order", {}).get("", ()))
+
     def differentiable(self, side: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the patterns of the differentiable inputs or outputs, with their shapes and dtypes.
 

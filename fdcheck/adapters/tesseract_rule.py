@@ -32,7 +32,7 @@ _ROUNDS = 3
 """Times that the elements under suspicion are narrowed down before they are looked at one by one."""
 
 _SHOWN = 3
-"""Elements, and steps tried for each path, that a note needs."""
+"""Entries that a note lists, and steps of fdcheck's own that are tried for each input."""
 
 _SHARES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-1)
 """Steps tried, beside fdcheck's own, in parts of the largest element of an input: the usual one of each precision."""
@@ -167,7 +167,15 @@ def _failing(ruler: _Ruler, seed: int) -> list[_Entry]:
         columns = suspects
         if not is_narrower or len(columns) <= _FEW:
             break
-    return [entry for column in columns[:_MOST] for entry in ruler.failures(int(column))]
+    found_ones: dict[str, list[_Entry]] = {}
+    looks = 0
+    for column in columns:
+        path = _leaf(ruler, "in", int(column)).path
+        if path not in found_ones and looks < _MOST:  # one element of an input is enough to tell
+            looks += 1
+            failures = ruler.failures(int(column))
+            found_ones |= {path: failures} if failures else {}
+    return [entry for entries in found_ones.values() for entry in entries]
 
 
 def _notes(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> list[str]:
@@ -194,7 +202,7 @@ def _listed(ruler: _Ruler, failing: Sequence[_Entry]) -> str:
         for e in list(worst.values())[:_SHOWN]
     ]
     more = len(worst) - len(shown)
-    return "; ".join(shown) + (f"; and at {more} more input elements" if more else "")
+    return "; ".join(shown) + (f"; and it would fail for {more} more inputs" if more else "")
 
 
 def _leaf(ruler: _Ruler, kind: str, coordinate: int) -> Leaf:
@@ -208,14 +216,12 @@ def _element(ruler: _Ruler, kind: str, coordinate: int) -> str:
 
 def _advice(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> str:
     """Return the options with which the command would agree, found by trying them."""
-    by_leaf: dict[str, list[int]] = {}
+    worst: dict[str, _Entry] = {}
     for entry in failing:
-        columns = by_leaf.setdefault(_leaf(ruler, "in", entry.input).path, [])
-        if entry.input not in columns:
-            columns.append(entry.input)
+        worst.setdefault(_leaf(ruler, "in", entry.input).path, entry)
     options, hopeless = [], []
-    for path, columns in by_leaf.items():
-        step = next((eps for eps in _steps_to_try(ruler, report, path) if _agrees(ruler, columns, eps)), None)
+    for path, entry in worst.items():
+        step = next((eps for eps in _steps_to_try(ruler, report, entry) if _agrees(ruler, entry.input, eps)), None)
         if step is None:
             hopeless.append(path)
         else:
@@ -229,23 +235,36 @@ def _advice(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> str:
     return "; ".join(words)
 
 
-def _steps_to_try(ruler: _Ruler, report: Report, path: str) -> list[float]:
+def _steps_to_try(ruler: _Ruler, report: Report, entry: _Entry) -> list[float]:
     """Return steps for one input, the nearest to the default first: fdcheck's own, parts of its size, and decades."""
+    path = _leaf(ruler, "in", entry.input).path
     own = sorted({pair.eps for pair in report.pairs if pair.input == path and 0 < pair.eps < math.inf}, reverse=True)
     values = np.abs(ruler.view.inputs.values[path])
     size = float(values.max(initial=0.0)) or 1.0
     steps = {float(f"{eps:.1g}") for eps in (*own[:_SHOWN], *(size * share for share in _SHARES), *_DECADES)}
-    return sorted(steps - {0.0, EPS}, key=lambda eps: abs(math.log(eps / EPS)))
+    steps = {eps for eps in steps - {0.0, EPS} if _is_resolved(ruler, entry, eps)}
+    return sorted(steps, key=lambda eps: abs(math.log(eps / EPS)))
 
 
-def _agrees(ruler: _Ruler, columns: Sequence[int], eps: float) -> bool:
-    """Return whether the command would find no failure with another step, at some elements and those beside them."""
-    if any(ruler.failures(column, eps) for column in columns[:_SHOWN]):
+def _is_resolved(ruler: _Ruler, entry: _Entry, eps: float) -> bool:
+    """Return whether rounding of the input and of the output leaves the difference at a step within tolerance."""
+    source, output = _leaf(ruler, "in", entry.input), _leaf(ruler, "out", entry.output)
+    x = source.real_dtype.type(ruler.view.inputs.vector(ruler.view.inputs.values)[entry.input])
+    step = source.real_dtype.type(eps)
+    spacing = (float(x + step) - float(x - step)) / (2 * eps)
+    y = float(ruler.view.outputs.vector(ruler.view.outputs.values)[entry.output])
+    rounding = float(np.finfo(output.real_dtype).eps) * abs(y) / eps
+    return abs(spacing - 1) <= RTOL / 2 and rounding <= (ATOL + RTOL * abs(entry.claimed)) / 2
+
+
+def _agrees(ruler: _Ruler, column: int, eps: float) -> bool:
+    """Return whether the command would find no failure with another step, at an element and those beside it."""
+    if ruler.failures(column, eps):
         return False
-    leaf = _leaf(ruler, "in", columns[0])
+    leaf = _leaf(ruler, "in", column)
     beside = ruler.columns[(ruler.columns >= leaf.start) & (ruler.columns < leaf.stop)]
     suspects = ruler.suspects(beside, np.ones(len(beside)), eps) if len(beside) > 1 else beside[:0]
-    return not any(ruler.failures(int(column), eps) for column in suspects[:_MOST])
+    return not any(ruler.failures(int(other), eps) for other in suspects[:_MOST])
 
 
 def _reason(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +97,27 @@ class Case:
         return path
 
 
+@dataclass(frozen=True)
+class Ready:
+    """A Tesseract that is written already, with its payload beside it; else as a Case."""
+
+    name: str
+    place: Path
+    verdict: str
+    status: str = ""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """Payload."""
+        inputs: Mapping[str, Any] = json.loads((self.place / "inputs.json").read_text(encoding="utf-8"))["inputs"]
+        return inputs
+
+    def write(self, folder: Path) -> Path:
+        """Copy it into a folder and return the path of ``tesseract_api.py``."""
+        shutil.copytree(self.place, folder, dirs_exist_ok=True)
+        return folder / "tesseract_api.py"
+
+
 def schemas(inputs: str, outputs: str) -> str:
     """Return the two schemas; each argument is lines of ``name: type``."""
     one, other = ("\n".join(f"    {line.strip()}" for line in text.split(";")) for text in (inputs, outputs))
@@ -129,6 +151,7 @@ AB = {"a": [0.5, 1.5], "b": [-0.8, 0.3]}
 CASES = (
     Case("right", SINE, X, "pass"),
     Case("right, two inputs and outputs", TWO, AB, "pass"),
+    Ready("right, ten elements on six paths, three outputs", Path(__file__).parent / "examples" / "nested", "pass"),
     Case("x 1.5", SINE, X, "fail", scaled(1.5), "disagrees"),
     Case("x 1.05", SINE, X, "fail", scaled(1.05), "disagrees"),
     Case(

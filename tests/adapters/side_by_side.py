@@ -1,10 +1,11 @@
 """fdcheck and the real ``check-gradients`` on the same Tesseracts in one process: verdicts, calls and seconds.
 
-``python -m tests.adapters.side_by_side`` prints the table of docs/tesseract.rst; with a path it writes it there.
+``python -m tests.adapters.side_by_side`` prints the tables; with ``docs/tesseract.rst`` it puts them into that page.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from tesseract_core.runtime.core import load_module_from_path
 from tesseract_core.runtime.testing.finite_differences import check_gradients
 
 from fdcheck.adapters.tesseract import verify
-from tests.adapters.cases import CASES, THIRD_PARTY, Case
+from tests.adapters.cases import CASES, THIRD_PARTY, Case, Ready
 
 _SEED = 2
 """Of the Tesseract command, which draws with replacement; on a third of the seeds it misses one entry of 1000."""
@@ -32,7 +33,7 @@ class Outcome:
     seconds: float
 
 
-def theirs(case: Case, folder: Path, **options: Any) -> Outcome:
+def theirs(case: Case | Ready, folder: Path, **options: Any) -> Outcome:
     """Return what the Tesseract command finds."""
     module = load_module_from_path(case.write(folder))
     start = time.perf_counter()
@@ -42,7 +43,7 @@ def theirs(case: Case, folder: Path, **options: Any) -> Outcome:
     return Outcome(verdict, module.CALLS, seconds)
 
 
-def ours(case: Case, folder: Path, **options: Any) -> tuple[Outcome, Any]:
+def ours(case: Case | Ready, folder: Path, **options: Any) -> tuple[Outcome, Any]:
     """Return what fdcheck finds, and its report."""
     module = load_module_from_path(case.write(folder))
     start = time.perf_counter()
@@ -50,7 +51,7 @@ def ours(case: Case, folder: Path, **options: Any) -> tuple[Outcome, Any]:
     return Outcome(str(report.verdict), module.CALLS, time.perf_counter() - start), report
 
 
-def rows(cases: tuple[Case, ...]) -> list[tuple[str, ...]]:
+def rows(cases: tuple[Case | Ready, ...]) -> list[tuple[str, ...]]:
     """Return the rows of the table."""
     found = []
     with tempfile.TemporaryDirectory() as place:
@@ -72,11 +73,11 @@ def rows(cases: tuple[Case, ...]) -> list[tuple[str, ...]]:
     return found
 
 
-def _marked(verdict: str, case: Case) -> str:
+def _marked(verdict: str, case: Case | Ready) -> str:
     return verdict if verdict == case.verdict else f"**{verdict}**"
 
 
-def table(cases: tuple[Case, ...]) -> str:
+def table(cases: tuple[Case | Ready, ...]) -> str:
     """Return the table in reStructuredText."""
     heads = ("Tesseract", "right", "fdcheck", "check-gradients", "applies", "endpoint calls", "seconds, ratio")
     lines = [".. list-table::", "   :header-rows: 1", ""]
@@ -85,11 +86,19 @@ def table(cases: tuple[Case, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_tables(page: str, tables: list[str]) -> str:
+    """Return a page with these tables instead of those that are in it."""
+    pieces = re.split(r"(?m)^\.\. list-table::\n   :header-rows: 1\n\n(?:   .*\n)+", page)
+    assert len(pieces) == 1 + len(tables), "the page has another number of such tables"
+    return pieces[0] + "".join(text + piece for text, piece in zip(tables, pieces[1:], strict=True))
+
+
 if __name__ == "__main__":
     for case in CASES[:1]:  # compiled kernels are loaded before anything is timed
         ours(case, Path(tempfile.mkdtemp()))
-    text = table(CASES) + "\n" + table(THIRD_PARTY)
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    found = [table(CASES), table(THIRD_PARTY)]
+    if len(sys.argv) == 1:
+        print("\n".join(found))
+    for name in sys.argv[1:]:
+        page = Path(name).read_text(encoding="utf-8")
+        Path(name).write_text(with_tables(page, found), encoding="utf-8")

@@ -12,7 +12,7 @@ from tesseract_core.runtime.core import load_module_from_path
 import fdcheck
 from fdcheck import InvalidInput, Status, Verdict
 from fdcheck.adapters.tesseract import verify
-from tests.adapters.cases import BY_NAME, CASES, SINE, THIRD_PARTY, Case, X
+from tests.adapters.cases import BY_NAME, CASES, SINE, THIRD_PARTY, X64, Case, Ready, X, schemas
 from tests.adapters.side_by_side import ours, table, theirs
 
 NESTED = Path(__file__).parent / "examples" / "nested"
@@ -147,7 +147,7 @@ def test_targets_that_are_none(tmp_path):
         verify(tmp_path / "nothing.py", {})
     with pytest.raises(InvalidInput, match="no such file"):
         verify(tmp_path, {})
-    with pytest.raises(InvalidInput, match="there is no docker here|images need Docker"):
+    with pytest.raises(InvalidInput, match=r"there is no docker here|images need Docker"):
         verify("no-such-image", {})
     (tmp_path / "tesseract_api.py").write_text("import numpy\nraise OSError('no licence')\n")
     with pytest.raises(InvalidInput, match=r"cannot be loaded: OSError: no licence \(.*tesseract_api\.py, line 2\)"):
@@ -161,6 +161,49 @@ def test_a_tesseract_and_a_module_are_targets_too(tmp_path):
     path = BY_NAME["right"].write(tmp_path)
     assert verify(Tesseract.from_tesseract_api(path), X).verdict is Verdict.PASS
     assert verify(load_module_from_path(path), {"x": np.array(X["x"])}).verdict is Verdict.PASS
+
+
+def test_a_whole_payload_is_understood_too(tmp_path):
+    assert verify(BY_NAME["right"].write(tmp_path), {"inputs": X}).verdict is Verdict.PASS
+    body = SINE.replace("    x: Diff", "    inputs: dict[str, int]\n    x: Diff").replace(
+        "lambda x", "lambda x, inputs"
+    )
+    path = Case("own field", body, {}, "pass").write(tmp_path / "own")
+    assert verify(path, {"inputs": {"a": 1}, **X}).verdict is Verdict.PASS
+    with pytest.raises(InvalidInput, match=r"inputs\.x: Field required"):
+        verify(path, {"inputs": {"a": 1}})
+
+
+def test_nothing_to_move_or_to_compare_is_never_a_pass(tmp_path):
+    with pytest.raises(InvalidInput, match="expected at least one floating"):
+        verify(BY_NAME["right"].write(tmp_path), {"x": []})
+    body = X64 + "\nf = lambda x: {'y': x[:0]}\nd = lambda x: {('y', 'x'): np.zeros((0, len(x)))}\n"
+    assert verify(Case("none", body, {}, "").write(tmp_path / "none"), X).verdict is Verdict.INCONCLUSIVE
+    integers = schemas("k: Differentiable[Array[(None,), Int64]]", "y: Differentiable[V64]")
+    body = integers + "\nf = lambda k: {'y': k * 1.0}\nd = lambda k: {('y', 'k'): np.eye(len(k))}\n"
+    with pytest.raises(InvalidInput, match=r"expected at least one differentiable array, got none; .*: k"):
+        verify(Case("integers", body, {}, "").write(tmp_path / "integers"), {"k": [1, 2]})
+    integers = schemas("x: Differentiable[V64]", "k: Differentiable[Int64]")
+    body = integers + "\nf = lambda x: {'k': 3}\nd = lambda x: {('k', 'x'): 0 * x}\n"
+    with pytest.raises(InvalidInput, match="no differentiable array of floating numbers"):
+        verify(Case("counted", body, {}, "").write(tmp_path / "counted"), X)
+
+
+def test_an_output_that_comes_and_goes_leaves_entries_open(tmp_path):
+    body = schemas("x: Differentiable[V64]", "y: Differentiable[V64]; e: dict[str, Differentiable[Float64]]")
+    body += "\nf = lambda x: {'y': np.sin(x), 'e': {'sum': x.sum()} if x[0] == 0.4 else {}}\n"
+    body += "d = lambda x: {('y', 'x'): np.diag(np.cos(x)), ('e.{sum}', 'x'): np.ones(len(x))}\n"
+    report = verify(Case("shy", body, {}, "").write(tmp_path), X)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "apply returned the structure" in str(report)
+
+
+def test_what_is_no_array_here_is_noted(tmp_path):
+    body = schemas("x: Differentiable[V64]; m: Differentiable[V64] | str", "y: Differentiable[V64]")
+    body += "\nf = lambda x, m: {'y': np.sin(x)}\nd = lambda x, m: {('y', 'x'): np.diag(np.cos(x))}\n"
+    report = verify(Case("either", body, {}, "").write(tmp_path), {**X, "m": "none"})
+    assert report.verdict is Verdict.PASS
+    assert "holds no floating array here, not checked: m" in report.notes
 
 
 def test_an_endpoint_that_raises_is_told_once_with_file_and_line(tmp_path):
@@ -339,6 +382,7 @@ def test_the_table_of_the_documentation_is_made_of_the_same_cases():
     text = table((BY_NAME["right"], BY_NAME["x 1.05"]))
     assert text.startswith(".. list-table::")
     assert "     - **pass**" in text
+    assert isinstance(CASES[2], Ready)
     page = (Path(fdcheck.__file__).parents[1] / "docs" / "tesseract.rst").read_text()
     for case in (*CASES, *THIRD_PARTY):
         assert f"* - {case.name}\n" in page
