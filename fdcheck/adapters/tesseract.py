@@ -173,7 +173,8 @@ def _with_dense_answers(view: View, report: Report, settings: Settings) -> Repor
     for endpoint in ("jvp", "vjp"):
         if not any(pair.endpoint == endpoint for pair in report.pairs):
             continue
-        own = view.inputs.layout if endpoint == "jvp" else view.outputs.layout
+        inputs, outputs = view.inputs.layout, view.outputs.layout
+        own, other = (inputs, outputs) if endpoint == "jvp" else (outputs, inputs)
         claims = view.claims[endpoint].T if endpoint == "jvp" else view.claims[endpoint]
         units = np.flatnonzero(~np.isnan(claims).all(axis=1))
         before = view.calls
@@ -187,7 +188,8 @@ def _with_dense_answers(view: View, report: Report, settings: Settings) -> Repor
             (leaf.path, slice(*np.searchsorted(units, (leaf.start, leaf.stop)))) for leaf in own.leaves if leaf.size
         ]
         try:
-            finding = linearity_finding(endpoint, claims[units], ask, groups, _rtol(view, settings), settings.seed)
+            rtol = _rtol(view, settings)
+            finding = linearity_finding(endpoint, claims[units], ask, groups, other.element, rtol, settings.seed)
         except Breach as breach:
             finding = breach.finding
         findings += [finding] if finding else []

@@ -130,6 +130,9 @@ def compared(view: View, report: Report, settings: Settings) -> Report:
     """
     compared_ones = list(dict.fromkeys(pair.endpoint for pair in report.pairs))
     room = math.inf if settings.max_applies is None else settings.max_applies - report.applies
+    if any(finding.status is Status.SHAPE and finding.endpoint == "jacobian" for finding in report.findings):
+        broadcast = "check-gradients does not look at the shape of a Jacobian: it broadcasts, and may pass here"
+        report = dataclasses.replace(report, notes=(*report.notes, broadcast))
     if not view.is_real or not compared_ones or room < 2 * view.inputs.layout.size + 4:
         return report
     if _surely_fails(report):
@@ -196,9 +199,9 @@ def _listed(ruler: _Ruler, failing: Sequence[_Entry]) -> str:
     worst: dict[int, _Entry] = {}
     for entry in failing:
         worst.setdefault(entry.input, entry)
+    output, source = ruler.view.outputs.layout.element, ruler.view.inputs.layout.element
     shown = [
-        f"d {_element(ruler, 'out', e.output)} / d {_element(ruler, 'in', e.input)} is {e.claimed:.6g} and it would "
-        f"measure {e.seen:.6g}"
+        f"d {output(e.output)} / d {source(e.input)} is {e.claimed:.6g} and it would measure {e.seen:.6g}"
         for e in list(worst.values())[:_SHOWN]
     ]
     more = len(worst) - len(shown)
@@ -207,11 +210,6 @@ def _listed(ruler: _Ruler, failing: Sequence[_Entry]) -> str:
 
 def _leaf(ruler: _Ruler, kind: str, coordinate: int) -> Leaf:
     return (ruler.view.inputs if kind == "in" else ruler.view.outputs).layout.leaf_at(coordinate)
-
-
-def _element(ruler: _Ruler, kind: str, coordinate: int) -> str:
-    leaf = _leaf(ruler, kind, coordinate)
-    return f"{leaf.path}{list(leaf.index(coordinate)) or ''}"
 
 
 def _advice(ruler: _Ruler, report: Report, failing: Sequence[_Entry]) -> str:

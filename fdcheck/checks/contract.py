@@ -30,6 +30,7 @@ def linearity_finding(
     answers: NDArray[np.float64],
     ask: Callable[[Vector], Vector],
     groups: Sequence[tuple[str, slice]],
+    element: Callable[[int], str],
     rtol: float,
     seed: int,
 ) -> Finding | None:
@@ -48,6 +49,8 @@ def linearity_finding(
     groups : sequence of (str, slice)
         Parts of the k unit vectors with what to call them, such as the inputs that they lie in; an answer that holds
         the terms of one of them alone is named as such.
+    element : callable
+        Returns what to call an element of an answer.
     rtol : float
         Part of the terms by which a sum may be off.
     seed : int
@@ -77,7 +80,7 @@ def linearity_finding(
         excess[~np.isfinite(answers).all(axis=0)] = 0.0  # what is not finite has been found already
         excess[~np.isfinite(given) & np.isfinite(answers).all(axis=0)] = np.inf
         if excess.size and excess.max() > 1.0:
-            return _finding(endpoint, answers, weights, given, int(np.argmax(excess)), groups)
+            return _finding(endpoint, answers, weights, given, int(np.argmax(excess)), groups, element)
     return None
 
 
@@ -88,12 +91,13 @@ def _finding(
     given: Vector,
     worst: int,
     groups: Sequence[tuple[str, slice]],
+    element: Callable[[int], str],
 ) -> Finding:
     """Return the finding, with what the answer looks like instead."""
     expected = float(weights @ answers[:, worst])
     message = (
         f"{endpoint} along a dense random vector over {', '.join(name for name, _ in groups)} gave "
-        f"{float(given[worst]):.6g} in element {worst} of its answer; its own answers to unit vectors add up to "
+        f"{float(given[worst]):.6g} for {element(worst)}; its own answers to unit vectors add up to "
         f"{expected:.6g}{_likeness(answers, weights, given, groups)}."
     )
     return Finding(endpoint, Status.NONLINEAR, message, claimed=float(given[worst]), estimated=expected)

@@ -1,6 +1,7 @@
 """verify on Tesseracts in this process: verdicts, costs, names, options and what goes wrong."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -17,9 +18,6 @@ from tests.adapters.side_by_side import ours, table, theirs
 
 NESTED = Path(__file__).parent / "examples" / "nested"
 INPUTS = json.loads((NESTED / "inputs.json").read_text())["inputs"]
-DEPENDING_ON_LUCK = ("one wrong entry of 1000", "Jacobian of a shape that broadcasts")
-"""Whether the command draws the entry; what it happens to broadcast to: nothing is said about either."""
-
 ENDPOINTS = ("jacobian", "jacobian_vector_product", "vector_jacobian_product")
 
 
@@ -46,7 +44,9 @@ def test_the_verdict_is_right_and_what_the_tesseract_command_would_say_is_told(c
     if real.verdict == report.verdict:
         assert "would FAIL" not in told
         assert "would PASS" not in told
-    elif case.name not in DEPENDING_ON_LUCK:
+    elif case.status == Status.SHAPE:
+        assert "it broadcasts, and may pass here" in told
+    elif case.name != "one wrong entry of 1000":  # it depends on the seed whether the command draws that entry
         assert f"would {real.verdict.upper()} here" in told
 
 
@@ -247,7 +247,7 @@ def test_an_apply_that_raises_beside_the_payload_leaves_entries_open(tmp_path):
 
 def test_terms_that_are_lost_are_named(tmp_path):
     report = check("jvp keeps the last input's term", tmp_path / "1")
-    assert "over a, b gave" in report.findings[0].message
+    assert re.search(r"over a, b gave \S+ for [pq]\[\d\]; its own answers", report.findings[0].message)
     assert "holds the term of b alone" in report.findings[0].message
     assert "would PASS here: it calls a jvp and a vjp with one-hot vectors" in notes(report)
     report = check("vjp keeps the last output's term", tmp_path / "2")

@@ -11,7 +11,7 @@ GROUPS = [("a", slice(0, 2)), ("b", slice(2, 4))]
 
 
 def found(ask, answers=ANSWERS, groups=GROUPS):
-    return linearity_finding("jvp", answers, ask, groups, 1e-3, 0)
+    return linearity_finding("jvp", answers, ask, groups, "y[{}]".format, 1e-3, 0)
 
 
 def test_sums_of_the_answers_to_units_are_right_within_the_tolerance():
@@ -29,7 +29,7 @@ def test_sums_of_the_answers_to_units_are_right_within_the_tolerance():
         (lambda w: np.abs(w) @ ANSWERS, "loses the signs"),
         (lambda w: 1.1 * w @ ANSWERS, "add up to"),
         (lambda w: np.clip(w, -10, 10) @ ANSWERS, "add up to"),
-        (lambda w: w @ ANSWERS + np.array([0, 0, 1.0]), "element 2"),
+        (lambda w: w @ ANSWERS + np.array([0, 0, 1.0]), "for y[2]"),
         (lambda w: np.full(3, np.nan), "nan"),
     ],
 )
