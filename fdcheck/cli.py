@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
@@ -17,13 +18,29 @@ from fdcheck.loading import CannotRun, callables, point, told
 
 _Result = TypeVar("_Result")
 
-_STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
+STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
+"""Exit status of each verdict."""
+
 _COULD_NOT_RUN = 2
 _INTERRUPTED = 130
+
+_ELSEWHERE = {"tesseract": "fdcheck.cli_tesseract"}
+"""Commands that live in a module of their own, imported when they are asked for."""
 
 
 class _OneLineErrors(click.Group):
     """Commands whose errors are one line on stderr, and whose exit status never takes an error for a verdict."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command."""
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = importlib.import_module(_ELSEWHERE[cmd_name]).command
+        return command
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command and leave with its exit status."""
@@ -66,12 +83,12 @@ def _complain(message: str) -> None:
     click.echo("fdcheck: " + " ".join(message.split()), err=True)
 
 
-def _steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
+def steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
     """Return a step for each path."""
     return {path: step for path, (step,) in (_path_and_numbers(text, "PATH=VALUE") for text in texts)}
 
 
-def _limits(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+def limits(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
     """Return a low and a high limit for each path."""
     return dict(_path_and_numbers(text, "PATH=LOW,HIGH") for text in texts)
 
@@ -114,7 +131,7 @@ def main() -> None:
     "--eps-for",
     metavar="PATH=VALUE",
     multiple=True,
-    callback=_steps,
+    callback=steps,
     help="Step forced on one part of the input; wins over --eps. Repeatable.",
 )
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
@@ -132,7 +149,7 @@ def main() -> None:
     "--bounds",
     metavar="PATH=LOW,HIGH",
     multiple=True,
-    callback=_limits,
+    callback=limits,
     help="Limits within which a part of the input may be moved. Repeatable.",
 )
 @click.option(
@@ -177,11 +194,11 @@ def verify(
 
     with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
-        with _progress(progress) as shown:
+        with shown_progress(progress) as shown:
             functions = callables(apply, endpoints)
             report = _called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
     click.echo(report.to_json() if as_json else str(report))
-    raise click.exceptions.Exit(_STATUS[report.verdict])
+    raise click.exceptions.Exit(STATUS[report.verdict])
 
 
 @main.command()
@@ -194,7 +211,7 @@ def verify(
     "--bounds",
     metavar="PATH=LOW,HIGH",
     multiple=True,
-    callback=_limits,
+    callback=limits,
     help="Limits within which a part of the input may be moved. Repeatable.",
 )
 @click.option("--max-evals", type=int, help="Input elements looked at; 200 by default, else sampled.")
@@ -275,7 +292,7 @@ def show(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
+def shown_progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
     """Yield the option that shows calls of apply as a bar on stderr; none where it is not wanted."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield {}
@@ -284,9 +301,23 @@ def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, force_terminal=wanted), transient=True) as bar:
-        task = bar.add_task("calls of apply")
-        yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
+    with _own_stderr() as stream:
+        console = Console(file=stream, force_terminal=wanted)
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("calls of apply")
+            yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
+
+
+@contextlib.contextmanager
+def _own_stderr() -> Iterator[TextIO]:
+    """Yield a stream to where stderr goes now: user's code may send the descriptor elsewhere while it runs."""
+    try:
+        descriptor = os.dup(sys.stderr.fileno())
+    except OSError:  # a stream without a descriptor, as in tests
+        yield sys.stderr
+        return
+    with open(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace") as stream:
+        yield stream
 
 
 def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:

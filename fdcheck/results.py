@@ -109,6 +109,11 @@ class Status(enum.StrEnum):
         "A callable changed its arguments in place.",
         "Work on a copy inside the callable.",
     )
+    NONLINEAR = (
+        "nonlinear",
+        "The answer to a sum of vectors is not the sum of the answers to each: it is no product with a Jacobian.",
+        "Add the terms of all inputs or outputs, each linear in its own tangent or cotangent.",
+    )
     NONDETERMINISTIC = (
         "nondeterministic",
         "apply gave two different results at the same point.",
@@ -116,7 +121,7 @@ class Status(enum.StrEnum):
     )
 
 
-BREACHES = frozenset({Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION})
+BREACHES = frozenset({Status.STRUCTURE, Status.SHAPE, Status.DTYPE, Status.RAISED, Status.MUTATION, Status.NONLINEAR})
 """Statuses of an endpoint that broke its contract."""
 
 

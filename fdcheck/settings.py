@@ -120,17 +120,25 @@ def settings_from(profile: str | None = None, **options: Any) -> Settings:
     return Settings(profile=profile, **{**_checked(own, f"profile {profile}: "), **shared, **_checked(given)})
 
 
-def from_environment() -> tuple[dict[str, Any], str]:
+def from_environment(prefix: str = "FDCHECK_") -> tuple[dict[str, Any], str]:
     """Return the options that ``FDCHECK_RTOL`` and its like set, and what to call their source.
 
+    Parameters
+    ----------
+    prefix : str
+        What the names begin with.
+
+    Notes
+    -----
     Words of a list are separated by blanks; ``FDCHECK_EPS_FOR`` and ``FDCHECK_BOUNDS`` are JSON objects.
     """
     found: dict[str, Any] = {}
+    others = tuple(name for name in _OTHERS if name != prefix)
     for variable, text in os.environ.items():
-        if text and variable.startswith("FDCHECK_") and not variable.startswith(_OTHERS):
-            name = variable.removeprefix("FDCHECK_").lower()
+        if text and variable.startswith(prefix) and not variable.startswith(others):
+            name = variable.removeprefix(prefix).lower()
             found[name] = text.split() if name in _LISTS else _read(variable, text, name in _MAPPINGS)
-    return found, "environment variable FDCHECK_"
+    return found, f"environment variable {prefix}"
 
 
 def _read(variable: str, text: str, only_json: bool) -> Any:

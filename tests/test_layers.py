@@ -22,6 +22,8 @@ ROOMS = (
     ("api", "recommend"),
 )
 FRONT_ENDS = len(ROOMS)
+"""Where everything else stands: cli, cli_tesseract, demo, adapters."""
+
 RENDERING = "fdcheck.report"
 
 
@@ -116,6 +118,15 @@ def test_importing_the_package_imports_nothing_heavy():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.splitlines() == ["[]", "agrees False verify False"]
+
+
+def test_the_commands_for_other_libraries_import_them_only_when_run():
+    code = (
+        "import sys, fdcheck.cli, fdcheck.cli_tesseract; "
+        "print(sorted({'tesseract_core', 'pydantic', 'requests', 'numpy', 'fdcheck.adapters'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert out.stdout.splitlines() == ["[]"]
 
 
 def test_all_public_names_are_there_and_others_are_not():

@@ -320,6 +320,7 @@ _ORDER = (
     Status.SHAPE,
     Status.DTYPE,
     Status.MUTATION,
+    Status.NONLINEAR,
     Status.DISAGREES,
     Status.NONDETERMINISTIC,
     Status.NONFINITE,

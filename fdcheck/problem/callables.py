@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pathlib
 import sys
 import traceback
@@ -70,6 +71,8 @@ class Function:
         self.calls += 1
         try:
             result = self.function(*structures)
+        except Breach:  # a front end that knows better what went wrong
+            raise
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:
@@ -142,7 +145,7 @@ class Problem:
         self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
         self._objects = [k for k, leaf in enumerate(self.leaves) if not numeric[k] and not isinstance(leaf, _IMMUTABLE)]
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
-        self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
+        self._rebuilt = operator.itemgetter(0) if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
         self._is_array = self.outputs.spec.is_leaf()
         whole = len(self.outputs.leaves) == 1
         self._expected = [
@@ -267,10 +270,6 @@ def _require_finite(x: NDArray[Any], layout: Layout) -> None:
             f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
             "with input_paths, or move x0"
         )
-
-
-def _only(leaves: list[Any]) -> Any:
-    return leaves[0]
 
 
 def describe(spec: Any, leaves: Sequence[Any]) -> str:

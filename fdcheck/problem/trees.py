@@ -145,6 +145,11 @@ class Layout:
         k = bisect.bisect_right(starts, coordinate) - 1
         return self.leaves[k]
 
+    def element(self, coordinate: int) -> str:
+        """Return the element that a real coordinate lies in as text, such as ``w[0, 1]``."""
+        leaf = self.leaf_at(coordinate)
+        return f"{leaf.path}{list(leaf.index(coordinate)) or ''}"
+
     def per_coordinate(self, values: Iterable[float]) -> NDArray[np.float64]:
         """Return one value per real coordinate from one value per leaf."""
         sizes = [leaf.size for leaf in self.leaves]

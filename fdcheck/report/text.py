@@ -70,6 +70,7 @@ def _headline(report: Report) -> Iterator[str]:
 
 def _endpoint_lines(report: Report) -> Iterator[str]:
     """Yield one line per endpoint with failures out of checks, and one for apply."""
+    width = max((9, *map(len, report.endpoint_calls)))
     for name, calls in report.endpoint_calls.items():
         pairs = [pair for pair in report.pairs if pair.endpoint == name]
         breach = next((f for f in report.findings if f.endpoint == name and f.status in BREACHES), None)
@@ -80,13 +81,13 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what = f"{_counted(failures, 'failure')} / {_counted(entries, 'check')}"
             others = {s: sum(p.counts.get(s, 0) for p in pairs) for s in _REMARKED}
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
-        yield f"  {name:9} {what}, {_counted(calls, 'call')}"
+        yield f"  {name:{width}} {what}, {_counted(calls, 'call')}"
     cover = report.coverage
     moved = f"{cover.inputs_measured} of {_counted(cover.inputs, 'input element')} moved"
-    yield f"  {'apply':9} {_counted(report.applies, 'call')}, {moved}"
+    yield f"  {'apply':{width}} {_counted(report.applies, 'call')}, {moved}"
     if math.isfinite(report.sensitivity):
-        yield f"  {'noticed':9} an error of {100 * report.typical:.2g} % in a typical entry, of"
-        yield f"  {'':9} {100 * report.sensitivity:.2g} % in every entry that stands out of its error bar"
+        yield f"  {'noticed':{width}} an error of {100 * report.typical:.2g} % in a typical entry, of"
+        yield f"  {'':{width}} {100 * report.sensitivity:.2g} % in every entry that stands out of its error bar"
 
 
 _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
@@ -233,7 +234,8 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
         return
     yield ""
     yield "Pairs, at the worst entry of each:"
-    yield f"  {'output / input':22} {'endpoint':8} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
+    width = max((8, *(len(pair.endpoint) for pair in pairs)))
+    yield f"  {'output / input':22} {'endpoint':{width}} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
     ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
     for pair in ranked[:_SHOWN_PAIRS]:
         name = f"{pair.output} / {pair.input}"
@@ -241,7 +243,7 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
             yield from textwrap.wrap(name, _WIDTH, initial_indent="  ", subsequent_indent="    ")
             name = ""
         values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>7.1g}"
-        yield f"  {name:22} {pair.endpoint:8} {f'{pair.failures}/{pair.entries}':>11} {values}"
+        yield f"  {name:22} {pair.endpoint:{width}} {f'{pair.failures}/{pair.entries}':>11} {values}"
     if len(pairs) > _SHOWN_PAIRS:
         yield f"  ... and {len(pairs) - _SHOWN_PAIRS} more in report.pairs"
 

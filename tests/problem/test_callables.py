@@ -203,6 +203,15 @@ def test_the_other_endpoints_are_still_checked():
     assert {pair.endpoint for pair in report.pairs} == {"vjp"}
 
 
+def test_a_breach_that_a_front_end_raises_is_reported_as_it_is():
+    def broken(x, cotangent):
+        raise Breach("vjp", Status.SHAPE, "the server returned another shape.")
+
+    report = fdcheck.verify(np.sin, 1.0, vjp=broken)
+    assert report.verdict is Verdict.FAIL
+    assert [(f.status, f.message) for f in report.findings] == [(Status.SHAPE, "the server returned another shape.")]
+
+
 def test_apply_that_raises_at_x0_measures_nothing_and_says_where():
     report = fdcheck.verify(raises_here, 1.0, vjp=lambda x, c: c)
     assert report.verdict is Verdict.INCONCLUSIVE

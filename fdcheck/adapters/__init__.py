@@ -1,0 +1,1 @@
+"""Front ends for derivatives that live in other libraries."""
