@@ -10,8 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fdcheck.advice import EpsAdvice, EpsBlock, EpsPath
     from fdcheck.api import differentiate, verify
     from fdcheck.estimates import Block, Estimate
+    from fdcheck.recommend import recommend_eps
     from fdcheck.results import (
         Coverage,
         DerivativeMismatch,
@@ -31,6 +33,9 @@ __all__ = [
     "Coverage",
     "DerivativeMismatch",
     "Diagnosis",
+    "EpsAdvice",
+    "EpsBlock",
+    "EpsPath",
     "Estimate",
     "Finding",
     "InvalidInput",
@@ -40,14 +45,19 @@ __all__ = [
     "Status",
     "Verdict",
     "differentiate",
+    "recommend_eps",
     "verify",
     "verify_second_order",
 ]
 
 _HOME = {
     "Block": "fdcheck.estimates",
+    "EpsAdvice": "fdcheck.advice",
+    "EpsBlock": "fdcheck.advice",
+    "EpsPath": "fdcheck.advice",
     "Estimate": "fdcheck.estimates",
     "differentiate": "fdcheck.api",
+    "recommend_eps": "fdcheck.recommend",
     "verify": "fdcheck.api",
     "verify_second_order": "fdcheck.second_order",
 }

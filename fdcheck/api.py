@@ -15,7 +15,7 @@ from fdcheck.checks.probing import look_beyond_sample
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
-from fdcheck.problem.callables import Breach, Function, Problem
+from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import claims_of
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
 from fdcheck.settings import Settings, settings_from
@@ -157,6 +157,7 @@ def verify(
         claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes)
         findings += breaches
         pairs: list[Pair] = []
+        measured = 0
         if claimed.matrix.size:
             problem.expected = expected_applies(plan, settings)
             found = measure(problem, claimed, settings, limits, plan)
@@ -164,13 +165,14 @@ def verify(
                 about_others = look_beyond_sample(problem, given, claimed, found, plan, settings.seed)
                 notes += about_others.notes
                 findings += about_others.findings
+            measured = int(np.isfinite(found.measurement.eps).any(axis=0).sum())
             for comparison in compared(claimed, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)
                 diagnoses += diagnosed(problem, comparison)
             findings += findings_about_apply(problem, found)
             notes += steps_left_out(problem, pairs, findings)
-    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings)
+    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
 
 
 def differentiate(
@@ -227,12 +229,7 @@ def differentiate(
     )  # fmt: skip
     function = Function("apply", apply)
     with np.errstate(all="ignore"):
-        try:
-            problem = Problem(function, x0, settings.input_paths, settings.output_paths)
-        except Breach as breach:
-            raise InvalidInput(breach.finding.message) from breach
-        if not problem.inputs.size or not problem.outputs.size:
-            raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+        problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
         found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
     about = findings_about_apply(problem, found)
     about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import click
 
 from fdcheck.loading import CannotRun, callables, point, told
 
-if TYPE_CHECKING:
-    from fdcheck.results import Report
+_Result = TypeVar("_Result")
 
-_STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
+STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
+"""Exit status of each verdict."""
+
 _COULD_NOT_RUN = 2
 _INTERRUPTED = 130
+
+_ELSEWHERE = {"tesseract": "fdcheck.cli_tesseract"}
+"""Commands that live in a module of their own, imported when they are asked for."""
 
 
 class _OneLineErrors(click.Group):
     """Commands whose errors are one line on stderr, and whose exit status never takes an error for a verdict."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command."""
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = importlib.import_module(_ELSEWHERE[cmd_name]).command
+        return command
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command and leave with its exit status."""
@@ -33,7 +50,8 @@ class _OneLineErrors(click.Group):
         try:
             status = super().main(*args, **options) or 0
         except click.ClickException as error:
-            _complain(error.format_message() + _pointer_to_help(error))
+            hint = "; put -- before a negative number" if _is_number(error) else ""
+            _complain(error.format_message() + hint + _pointer_to_help(error))
             status = _COULD_NOT_RUN
         sys.exit(status)
 
@@ -50,6 +68,11 @@ class _OneLineErrors(click.Group):
             ctx.exit(_COULD_NOT_RUN)
 
 
+def _is_number(error: click.ClickException) -> bool:
+    """Return whether a negative number was taken for an option."""
+    return isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-")[:1].isdigit()
+
+
 def _pointer_to_help(error: click.ClickException) -> str:
     """Return where the usage stands, for a mistake in it."""
     return f" (see {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
@@ -60,12 +83,12 @@ def _complain(message: str) -> None:
     click.echo("fdcheck: " + " ".join(message.split()), err=True)
 
 
-def _steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
+def steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
     """Return a step for each path."""
     return {path: step for path, (step,) in (_path_and_numbers(text, "PATH=VALUE") for text in texts)}
 
 
-def _limits(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
+def limits(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[float, ...]]:
     """Return a low and a high limit for each path."""
     return dict(_path_and_numbers(text, "PATH=LOW,HIGH") for text in texts)
 
@@ -108,7 +131,7 @@ def main() -> None:
     "--eps-for",
     metavar="PATH=VALUE",
     multiple=True,
-    callback=_steps,
+    callback=steps,
     help="Step forced on one part of the input; wins over --eps. Repeatable.",
 )
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
@@ -126,7 +149,7 @@ def main() -> None:
     "--bounds",
     metavar="PATH=LOW,HIGH",
     multiple=True,
-    callback=_limits,
+    callback=limits,
     help="Limits within which a part of the input may be moved. Repeatable.",
 )
 @click.option(
@@ -150,7 +173,7 @@ def verify(
 
     MODULE is a dotted name (modules in the current directory included) or a path to a .py file. After
     --jacobian, --jvp and --vjp, of which at least one is needed, a bare name is a function of the same MODULE.
-    A PATH is written as in the report, such as params['w'][0], and may be a glob.
+    A PATH is that of an array as in the report, such as params['w'], without the index of an element; it may be a glob.
 
     Options left out are taken from the environment (FDCHECK_RTOL, FDCHECK_MAX_EVALS ...), from [tool.fdcheck] of
     the nearest pyproject.toml, and from the profile, in that order.
@@ -161,18 +184,57 @@ def verify(
 
     \b
     Examples:
-      fdcheck verify model.py:apply --jvp jvp '{"x": [0.5, 2], "n": {"dtype": "int64", "value": 3}}'
-      fdcheck verify model.py:apply --vjp vjp @x.npz --eps-for pressure=1e2 --input-paths pressure --max-evals 50
+      fdcheck verify model.py:apply --jvp jvp '{"x": [0.5, 2], "n": 3.0}'
+      fdcheck verify model.py:apply --vjp vjp @x.npz --eps-for pressure=1e2
     """  # noqa: D301
     endpoints = {name: place for name, place in (("jacobian", jacobian), ("jvp", jvp), ("vjp", vjp)) if place}
     if not endpoints:
         raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
+    from fdcheck import api
+
     with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
-        with _progress(progress) as shown:
-            report = _report(callables(apply, endpoints), point(inputs), given | shown)
+        with shown_progress(progress) as shown:
+            functions = callables(apply, endpoints)
+            report = _called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
     click.echo(report.to_json() if as_json else str(report))
-    raise click.exceptions.Exit(_STATUS[report.verdict])
+    raise click.exceptions.Exit(STATUS[report.verdict])
+
+
+@main.command()
+@click.argument("apply", metavar="MODULE:APPLY")
+@click.argument("inputs", metavar="INPUTS")
+@click.option("--rtol", type=float, help="Relative error that safe steps stay under; by default 1e-3.")
+@click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to look at. Repeatable.")
+@click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to look at. Repeatable.")
+@click.option(
+    "--bounds",
+    metavar="PATH=LOW,HIGH",
+    multiple=True,
+    callback=limits,
+    help="Limits within which a part of the input may be moved. Repeatable.",
+)
+@click.option("--max-evals", type=int, help="Input elements looked at; 200 by default, else sampled.")
+@click.option("--seed", type=int, help="Seed of the random direction and the sample; 0 by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
+def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
+    """Recommend steps for plain differences of the function APPLY at the point INPUTS.
+
+    MODULE, INPUTS and PATH as for fdcheck verify. Exit status: 0 advice was given, 2 could not run, 3 no input has a
+    safe range of steps.
+
+    \b
+    Example:
+      fdcheck recommend heat.py:apply @heat.json
+    """  # noqa: D301
+    from fdcheck.recommend import recommend_eps
+
+    with contextlib.redirect_stdout(sys.stderr):
+        given = {name: value for name, value in options.items() if value not in (None, (), {})}
+        function = callables(apply, {})["apply"]
+        advice = _called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+    click.echo(advice.to_json() if as_json else str(advice))
+    raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
 
 
 @main.command()
@@ -207,7 +269,8 @@ def profiles(ctx: click.Context) -> None:
 
     if ctx.invoked_subcommand is None:
         for name in profile_names():
-            click.echo(f"{name:8} {read_profile(name)['description']}")
+            text = f"{name:8} {read_profile(name)['description']}"
+            click.echo(textwrap.fill(text, 80, subsequent_indent=" " * 9))
 
 
 @profiles.command()
@@ -229,7 +292,7 @@ def show(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
+def shown_progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
     """Yield the option that shows calls of apply as a bar on stderr; none where it is not wanted."""
     if not (sys.stderr.isatty() if wanted is None else wanted):
         yield {}
@@ -238,19 +301,32 @@ def _progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True, force_terminal=wanted), transient=True) as bar:
-        task = bar.add_task("calls of apply")
-        yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
+    with _own_stderr() as stream:
+        console = Console(file=stream, force_terminal=wanted)
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task("calls of apply")
+            yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
 
 
-def _report(callables: Mapping[str, Any], x0: Any, options: Mapping[str, Any]) -> Report:
-    """Return the report of the check."""
-    from fdcheck.api import verify
+@contextlib.contextmanager
+def _own_stderr() -> Iterator[TextIO]:
+    """Yield a stream to where stderr goes now: user's code may send the descriptor elsewhere while it runs."""
+    try:
+        descriptor = os.dup(sys.stderr.fileno())
+    except OSError:  # a stream without a descriptor, as in tests
+        yield sys.stderr
+        return
+    with open(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace") as stream:
+        yield stream
+
+
+def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
+    """Return what a function returns; whatever it raises is told in one line."""
     from fdcheck.results import InvalidInput
 
     try:
-        return verify(x0=x0, **callables, **options)
+        return function(**options)
     except InvalidInput as error:
         raise CannotRun(str(error)) from error
     except (Exception, SystemExit) as error:  # sys.exit() in apply would otherwise set the exit status
-        raise CannotRun(f"the check broke off: {told(error)}") from error
+        raise CannotRun(f"the {what} broke off: {told(error)}") from error

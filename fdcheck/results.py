@@ -233,8 +233,8 @@ class Pair:
         Where the worst entry lies.
     excess : float
         That multiple; above 1 the entry does not agree.
-    sensitivity : float
-        Smallest relative error that would have been noticed in every resolved entry of the block.
+    sensitivity, typical : float
+        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them.
     """
 
     endpoint: str
@@ -250,6 +250,7 @@ class Pair:
     input_index: tuple[int, ...]
     excess: float
     sensitivity: float
+    typical: float = math.nan
 
     @property
     def failures(self) -> int:
@@ -318,13 +319,11 @@ class Report:
         One summary per endpoint, output path and input path.
     coverage : Coverage
         What was measured of what there is.
-    sensitivity : float
-        Smallest relative error that would have been noticed in every resolved entry; NaN where every entry is
-        zero or nothing was measured.
-    applies, endpoint_calls : int, dict of str to int
-        Calls of apply, and of each endpoint.
-    seed : int
-        Seed of the random directions and samples.
+    sensitivity, typical : float
+        Smallest relative error that would have been noticed in every resolved entry, and in half of them; NaN where
+        every entry is zero or nothing was measured.
+    applies, endpoint_calls, seed : int, dict of str to int, int
+        Calls of apply, and of each endpoint; seed of the random directions and samples.
     notes, versions : tuple of str, dict of str to str
         Remarks that change no verdict; versions of fdcheck and of the libraries that computed the result.
     diagnoses : tuple of Diagnosis
@@ -344,6 +343,7 @@ class Report:
     notes: tuple[str, ...]
     versions: Mapping[str, str]
     max_failures: int = 10
+    typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
 
     @property

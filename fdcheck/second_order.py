@@ -186,6 +186,7 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
             elements,
         ),
         sensitivity=max(seen, default=float("nan")),
+        typical=max((report.typical for report in reports if np.isfinite(report.typical)), default=float("nan")),
         applies=sum(report.applies for report in reports),
         endpoint_calls=calls,
         notes=tuple(dict.fromkeys([*notes, *(note for report in reports for note in report.notes)])),

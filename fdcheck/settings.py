@@ -9,7 +9,7 @@ import math
 import operator
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +21,16 @@ from fdcheck.results import InvalidInput
 
 ENDPOINTS = ("jacobian", "jvp", "vjp")
 
+_OTHERS = ("FDCHECK_TESSERACT_",)
+"""Variables that belong to an adapter."""
+
+_MAPPINGS = ("eps_for", "bounds")
 _LISTS = ("input_paths", "output_paths", "endpoints")
 _SHARED = (
     "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "max_evals", "max_applies", "max_output_samples",
     "max_failures", "seed", "profile",
 )  # fmt: skip
-"""Options that the environment may set; the others belong to profiles."""
+"""Options that the environment and pyproject.toml may set; the others belong to profiles."""
 
 _WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failures": 0, "max_applies": 16}
 """Options that are whole numbers, and the least that each may be: x0, its noise and one element take 16 applies."""
@@ -106,7 +110,7 @@ def settings_from(profile: str | None = None, **options: Any) -> Settings:
     InvalidInput
         If the profile is unknown or a value cannot be used; the message names the variable or the file it is from.
     """
-    shared = {**_checked(*from_pyproject()), **_checked(*from_environment())}
+    shared = {**_checked(*from_pyproject(), _SHARED), **_checked(*from_environment(), _SHARED)}
     usual = shared.pop("profile", "default")
     profile = usual if profile is None else profile
     if not isinstance(profile, str):
@@ -116,24 +120,34 @@ def settings_from(profile: str | None = None, **options: Any) -> Settings:
     return Settings(profile=profile, **{**_checked(own, f"profile {profile}: "), **shared, **_checked(given)})
 
 
-def from_environment() -> tuple[dict[str, Any], str]:
+def from_environment(prefix: str = "FDCHECK_") -> tuple[dict[str, Any], str]:
     """Return the options that ``FDCHECK_RTOL`` and its like set, and what to call their source.
 
+    Parameters
+    ----------
+    prefix : str
+        What the names begin with.
+
+    Notes
+    -----
     Words of a list are separated by blanks; ``FDCHECK_EPS_FOR`` and ``FDCHECK_BOUNDS`` are JSON objects.
     """
     found: dict[str, Any] = {}
-    for name in _SHARED:
-        text = os.environ.get(f"FDCHECK_{name.upper()}")
-        if text:
-            found[name] = text.split() if name in _LISTS else _read(text)
-    return found, "environment variable FDCHECK_"
+    others = tuple(name for name in _OTHERS if name != prefix)
+    for variable, text in os.environ.items():
+        if text and variable.startswith(prefix) and not variable.startswith(others):
+            name = variable.removeprefix(prefix).lower()
+            found[name] = text.split() if name in _LISTS else _read(variable, text, name in _MAPPINGS)
+    return found, f"environment variable {prefix}"
 
 
-def _read(text: str) -> Any:
-    """Return a JSON value, or the text where it is none."""
+def _read(variable: str, text: str, only_json: bool) -> Any:
+    """Return a JSON value, or the text where it is none and need not be."""
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except json.JSONDecodeError as error:
+        if only_json:
+            raise InvalidInput(f"environment variable {variable}: not valid JSON: {error}, got {text!r:.60}") from None
         return text
 
 
@@ -162,22 +176,24 @@ def _tool_table(path: Path, changed: int) -> Mapping[str, Any]:
     return MappingProxyType(table)
 
 
-def _checked(options: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+def _checked(options: Mapping[str, Any], source: str = "", known: Collection[str] = _KNOWN) -> dict[str, Any]:
     """Return options with their values checked and converted; messages begin with where they are from."""
     try:
-        return _converted(options)
+        return _converted(options, known)
     except InvalidInput as error:
         name, _, rest = str(error).partition(":")
         place = f"{source}{name.upper()}" if source.endswith("_") else f"{source}{name}"
         raise InvalidInput(f"{place}:{rest}" if source else str(error)) from None
 
 
-def _converted(options: Mapping[str, Any]) -> dict[str, Any]:
+def _converted(options: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Return options with their values checked and converted."""
     values = dict(options)
     for name in values:
-        if name not in _KNOWN:
-            raise InvalidInput(f"{name}: unknown option; there are: {', '.join(sorted(_KNOWN))}")
+        if name not in known:
+            raise InvalidInput(f"{name}: unknown option; there are: {', '.join(sorted(known))}")
+    if "profile" in values and values["profile"] not in profile_names():
+        raise InvalidInput(f"profile: expected one of {', '.join(profile_names())}, got {values['profile']!r:.60}")
     for name in ("rtol", "atol", "eps"):
         if name in values:
             values[name] = _number(name, values[name], positive=name == "eps")

@@ -14,15 +14,17 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
 ROOMS = (
-    ("results", "estimates", "settings"),
+    ("results", "estimates", "advice", "settings"),
     ("problem",),
     ("numerics",),
     ("checks",),
     ("report",),
-    ("api",),
+    ("api", "recommend"),
     ("second_order",),
 )
 FRONT_ENDS = len(ROOMS)
+"""Where everything else stands: cli, cli_tesseract, demo, adapters."""
+
 RENDERING = "fdcheck.report"
 
 
@@ -67,7 +69,11 @@ def test_nothing_imports_from_a_later_room(path):
     for name, inside, typing_only in imports_of(path):
         if name.split(".")[0] != "fdcheck" or (module == "fdcheck.__init__" and typing_only):
             continue
-        allowed = module in ("fdcheck.results", "fdcheck.estimates") and inside and name.startswith(RENDERING)
+        allowed = (
+            module in ("fdcheck.results", "fdcheck.estimates", "fdcheck.advice")
+            and inside
+            and name.startswith(RENDERING)
+        )
         assert allowed or room_of(name) <= own, f"{module} imports {name}"
 
 
@@ -113,6 +119,15 @@ def test_importing_the_package_imports_nothing_heavy():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert out.stdout.splitlines() == ["[]", "agrees False verify False"]
+
+
+def test_the_commands_for_other_libraries_import_them_only_when_run():
+    code = (
+        "import sys, fdcheck.cli, fdcheck.cli_tesseract; "
+        "print(sorted({'tesseract_core', 'pydantic', 'requests', 'numpy', 'fdcheck.adapters'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert out.stdout.splitlines() == ["[]"]
 
 
 def test_all_public_names_are_there_and_others_are_not():

@@ -156,7 +156,7 @@ def test_breaches_are_the_parts_of_a_contract():
 
 def test_advice_reaches_the_reader_of_a_report():
     text = " ".join(str(report_of(Verdict.FAIL, [FINDING], [PAIR])).split())
-    assert "Next: only one entry is wrong; look at how vjp computes d y / d params['w'][0, 1]." in text
+    assert "Next: one entry is wrong; look at how vjp computes d y / d params['w'][0, 1]." in text
 
 
 # JSON

@@ -364,3 +364,29 @@ def test_budgets_have_a_least_value(name, least):
     for value in (least - 1, 2.5, "many", True):
         with pytest.raises(InvalidInput, match=rf"^{name}: expected a whole number, {least} or larger"):
             settings_from(**{name: value})
+
+
+def test_a_misspelt_variable_or_profile_is_not_passed_over(project, monkeypatch):
+    monkeypatch.setenv("FDCHECK_MAX_EVAL", "5")
+    with pytest.raises(InvalidInput, match=r"^environment variable FDCHECK_MAX_EVAL: unknown option; .*max_evals"):
+        settings_from()
+    monkeypatch.delenv("FDCHECK_MAX_EVAL")
+    monkeypatch.setenv("FDCHECK_PROFILE", "nope")
+    with pytest.raises(InvalidInput, match=r"^environment variable FDCHECK_PROFILE: expected one of default, .*'nope'"):
+        settings_from()
+    monkeypatch.delenv("FDCHECK_PROFILE")
+    monkeypatch.setenv("FDCHECK_EPS_FOR", "{x:")
+    with pytest.raises(InvalidInput, match=r"^environment variable FDCHECK_EPS_FOR: not valid JSON: "):
+        settings_from()
+    monkeypatch.delenv("FDCHECK_EPS_FOR")
+    project('[tool.fdcheck]\nprofile = "sloppy"\n')
+    with pytest.raises(InvalidInput, match=r"pyproject.toml: profile: expected one of .*'sloppy'"):
+        settings_from()
+    project("[tool.fdcheck]\nleast_steps = 1\n")
+    with pytest.raises(InvalidInput, match=r"pyproject.toml: least_steps: unknown option"):
+        settings_from()
+
+
+def test_variables_of_an_adapter_are_its_own(monkeypatch):
+    monkeypatch.setenv("FDCHECK_TESSERACT_TIMEOUT", "5")
+    assert settings_from() == Settings()

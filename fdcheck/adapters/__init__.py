@@ -1,1 +1,1 @@
-"""Other people's calls and objects, checked by fdcheck: one module for each package."""
+"""Front ends for derivatives that live in other libraries."""

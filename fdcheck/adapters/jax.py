@@ -16,7 +16,8 @@ from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allow
 from fdcheck.api import verify
 from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map, random_vector
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Function, Problem, returned
+from fdcheck.problem.callables import Function, Problem
+from fdcheck.problem.returned import returned
 from fdcheck.results import Finding, InvalidInput, Report, Status, Verdict
 from fdcheck.second_order import merged, renamed
 

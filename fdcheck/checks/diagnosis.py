@@ -14,13 +14,13 @@ from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.elsewhere import other_side, other_step, wide_columns
 from fdcheck.checks.findings import Comparison
 from fdcheck.checks.patterns import Pattern, Table, counted, cover, is_explained, lines_of, listed, table_of
-from fdcheck.checks.values import conjugate, factor, not_finite, short_precision, zeros
+from fdcheck.checks.values import conjugate, factor, not_finite, not_zero, short_precision, zeros
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
 from fdcheck.results import Diagnosis
 
-_FACTORS = 6  # different factors told line by line; more are no pattern
+_FACTORS = 6  # different factors told line by line; of more the range is told
 
 
 def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]:
@@ -48,8 +48,8 @@ def diagnosed(problem: Problem, comparison: Comparison) -> tuple[Diagnosis, ...]
     if odd is not None:
         found.append(_Found(odd, "", odd.explained, None))
         rest = whole.only(~odd.explained)
-    if rest.failing.sum() == 1:  # a factor of -1 at abs(x) says less than the kink
-        found += _elsewhere(problem, comparison.found, rest)
+    if rest.failing.any() and (rest.failing.sum() == 1 or (rest.informative & ~rest.failing).any()):
+        found += _beyond_kinks(problem, comparison.found, rest)  # a factor of -1 at abs(x) says less than the kink
         rest = dataclasses.replace(rest, failing=rest.failing & ~_explained(found, whole))
     for tables in _levels(rest):
         for part, name in tables:
@@ -124,6 +124,7 @@ def _pattern(table: Table) -> Pattern | None:
         return None  # one wrong entry among right ones is no pattern
     return (
         zeros(table)
+        or not_zero(table)
         or factor(table, partly=False)
         or conjugate(table)
         or transposed(table)
@@ -158,15 +159,28 @@ def _line_factors(table: Table, word: str) -> Pattern | None:
             repaired[mask] = pattern.repaired[mask]
             ratio = pattern.text.split(" = ")[1].split(":")[0]
             factors.setdefault(ratio, []).extend(lines_of(mask & table.failing, [leaf]))
-            if len(factors) > _FACTORS:
-                return None
     if not is_explained(table, repaired):
         return None
     figures = "; ".join(f"{ratio} by {listed(names)}" for ratio, names in factors.items())
     if word == "row":
         figures = "; ".join(f"{ratio} in {listed(names)}" for ratio, names in factors.items())
+    if len(factors) > _FACTORS:
+        numbers = sorted((float(ratio) for ratio in factors), key=abs)
+        figures = f"from {numbers[0]:#.4g} to {numbers[-1]:#.4g}"
     text = f"claimed / measured is one factor to a {word}{{in}} ({figures}), in all {{n}} failing entries."
     return Pattern(f"factor by {word}", text, table.failing, f"divide each {word} by its factor", repaired)
+
+
+def _beyond_kinks(problem: Problem, found: Elementwise, table: Table) -> list[_Found]:
+    """Return whether failing claims are slopes of the other side of kinks; one alone may be another step too."""
+    if table.failing.sum() == 1:
+        return _elsewhere(problem, found, table)
+    pattern = other_side(table, found, wide_columns(problem, found, table))
+    return (
+        []
+        if pattern is None or not pattern.explained[table.failing].all()
+        else [_Found(pattern, "", pattern.explained, None)]
+    )
 
 
 def _elsewhere(problem: Problem, found: Elementwise, table: Table) -> list[_Found]:

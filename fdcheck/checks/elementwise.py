@@ -89,12 +89,16 @@ def measure(problem: Problem, claimed: Claimed | None, settings: Settings, limit
     Returns
     -------
     Elementwise
-        Cost in applies: 9 beside the one at x0, then 4 an input as a rule; more where something is in doubt.
+        Cost in applies: 9 beside the one at x0, 18 for a sample, then 4 an input as a rule; more where something is
+        in doubt.
     """
     steps = step_range(problem, limits.forced)
     moving = np.zeros(problem.inputs.size, np.bool_)
     moving[plan.columns] = True
     noise = measure_noise(problem, steps.scale, limits.bounds, settings.seed, moving)
+    if not plan.is_whole:  # the slope is that of the sample, the noise that of all
+        everything = np.ones_like(moving)
+        noise = noise.raised_to(measure_noise(problem, steps.scale, limits.bounds, settings.seed, everything))
     result = _decided(problem, claimed, settings, limits, plan, steps, noise)
     if not result.rough.any():
         return result
@@ -133,6 +137,8 @@ def _decided(
     result = Elementwise(found, rules, limits.forced, np.zeros((m, n), np.bool_))
     if claims is not None:
         _look_for_roughness(problem, claims, result)
+    if problem.is_spent:
+        _blame_budget(problem, found)
     return result
 
 
@@ -213,14 +219,23 @@ def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: E
     found = result.measurement
     failing = found.code == kernels.DISAGREES
     for scanned, j in enumerate(np.flatnonzero(failing.any(axis=(0, 1)))):
-        if scanned == _SCANNED_COLUMNS and not result.rough.any():
+        if scanned == _SCANNED_COLUMNS and not (result.rough.any() or problem.is_spent):
             return
         outputs = np.flatnonzero(failing[:, :, j].any(axis=0))
         doubts = [_doubt(claims[failing[:, i, j], i, j], result, int(i), int(j)) for i in outputs]
         rough = rough_outputs(problem, int(j), doubts, float(result.rules.steps.scale[j]), result.rules.bounds)
         result.rough[outputs[rough], j] = True
+        if problem.is_spent:  # what such jumps might explain was not looked for to the end
+            rough |= np.array([doubt.is_slight or doubt.stands_still for doubt in doubts])
         for i in outputs[rough]:
             found.code[failing[:, i, j], i, j] = kernels.NOISE
+
+
+def _blame_budget(problem: Problem, found: Measurement) -> None:
+    """Turn what could not be evaluated any more, for want of calls, from not finite into undecided."""
+    finite = np.isfinite(problem.value.astype(np.float64))[:, None]
+    cut_off = np.isin(found.code, (kernels.NONFINITE, kernels.EDGE)) & finite
+    found.code[cut_off] = kernels.NOISE
 
 
 def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column: int) -> Doubt:
@@ -230,11 +245,13 @@ def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column
     misses = claims - slope
     miss = float(misses[np.argmax(np.abs(misses))])
     evidence = found.columns[column]
-    unmoved = (evidence.up[:, output] == 0) & (evidence.down[:, output] == 0)
-    stands_still = bool(unmoved[0])
-    alike = unmoved if stands_still else np.abs(evidence.slopes(output) - slope) <= 0.1 * abs(miss)
+    up, down = evidence.up[:, output], evidence.down[:, output]
+    seen = np.flatnonzero(np.isfinite(up) | np.isfinite(down))
+    unmoved = ~((np.abs(up[seen]) > 0) | (np.abs(down[seen]) > 0))
+    stands_still = bool(unmoved[:1].any())
+    alike = unmoved if stands_still else np.abs(evidence.slopes(output)[seen] - slope) <= 0.1 * abs(miss)
     last = max(int(np.argmin(np.append(alike, False))) - 1, 0)  # of the steps alike from the smallest up
-    steady = float(evidence.up_step[last])
+    steady = float(evidence.up_step[seen[last]] if seen.size else evidence.up_step[0])
     return Doubt(output, slope, miss, steady, float(result.rules.noise.level[output]), stands_still)
 
 

@@ -97,9 +97,10 @@ def other_side(table: Table, found: Elementwise, columns: Mapping[int, Column]) 
             continue
         row, noise = int(table.rows[i]), float(found.rules.noise.level[table.rows[i]])
         for sign in (1, -1):
-            near = _beyond(column, row, sign, float(table.claims[i, j]), float(table.estimate[i, j]), noise)
-            if near is None:
-                continue
+            claim, estimate = float(table.claims[i, j]), float(table.estimate[i, j])
+            near = _beyond(column, row, sign, claim, estimate, noise)
+            if near is None or _beyond(column, row, -sign, claim, estimate, noise) is not None:
+                continue  # the same slope on both sides is a ripple, not a kink
             explained[i, j] = True
             if not text:
                 where = "right" if sign > 0 else "left"
@@ -114,6 +115,9 @@ def other_side(table: Table, found: Elementwise, columns: Mapping[int, Column]) 
             break
     if not explained.any():
         return None
+    looked_at = table.failing & np.isin(table.columns, list(columns))
+    if (explained == looked_at).all():
+        explained = table.failing.copy()  # columns that were not looked at fail in the same way
     several = "" if explained.sum() == 1 else " The same holds in {n} entries."
     return Pattern("other side", text + several, explained)
 

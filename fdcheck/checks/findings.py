@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -82,7 +83,8 @@ def compared(claimed: Claimed, found: Elementwise) -> list[Comparison]:
             off = np.abs(claims - estimate)
             excess = np.where(off > 0, off / (tolerance + error), 0.0)
             excess[~np.isfinite(claims)] = np.inf
-            excess[~np.isfinite(estimate)] = 0.0
+            accepted = (found.measurement.code[e] == kernels.KINK) | (found.measurement.code[e] == kernels.JUMP)
+            excess[~np.isfinite(estimate) | accepted] = 0.0
             noticed = np.where(size > 2 * error, (tolerance + 2 * error) / size, np.nan)
             result.append(Comparison(name, claims, found, found.measurement.code[e], excess, noticed))
     return result
@@ -134,7 +136,14 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
         input_index=source.index(column),
         excess=float(comparison.excess[row, column]),
         sensitivity=float(np.fmax.reduce(noticed, axis=None)),
+        typical=_middle(noticed),
     )
+
+
+def _middle(noticed: NDArray[np.float64]) -> float:
+    """Return the median of what would have been noticed, NaN where no entry stands out."""
+    known = noticed[np.isfinite(noticed)]
+    return float(np.median(known)) if known.size else math.nan
 
 
 def entry_findings(problem: Problem, comparison: Comparison) -> list[Finding]:
@@ -254,6 +263,9 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     estimate = float(found.measurement.estimate[row, column])
     error, eps = float(found.measurement.error[row, column]), float(found.measurement.eps[row, column])
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
+    if problem.is_spent:
+        seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
+        return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]
     if np.isfinite(forced):

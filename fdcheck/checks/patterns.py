@@ -25,6 +25,8 @@ _ACCIDENT = 30.0
 """A pattern is named when less than one accident in so many is expected among all patterns tried with it. A
 number that is changed by k allowances agrees by accident about once in k times; the entries multiply."""
 
+_CLEAR = 16.0  # noises above which the gap of the two sides is no accident: twice what the kernels ask of a kink
+
 STANDS_OUT = 3.0  # error bars from zero at which a measured slope is no zero: as in the kernels' noise bars
 
 _NAMES = 6  # columns named one by one; more do not help a reader find the place
@@ -115,15 +117,31 @@ def _rebased(leaves: Sequence[Leaf]) -> tuple[Leaf, ...]:
     return tuple(dataclasses.replace(leaf, start=int(start)) for leaf, start in zip(leaves, ends, strict=False))
 
 
+def _bars(comparison: Comparison) -> NDArray[np.float64]:
+    """Return the error bars; at a kink as wide as the gap of the two sides, since there is no one slope to compare."""
+    found = comparison.found.measurement
+    bar = found.error.copy()
+    for j, column in found.columns.items():
+        rows = np.flatnonzero(np.isin(comparison.code[:, j], (kernels.KINK, kernels.DISAGREES)))
+        if not rows.size or len(column.up_step) < 2:
+            continue
+        h = column.up_step[:2, None]
+        right, left = column.up[:2, rows] / h, -column.down[:2, rows] / column.down_step[:2, None]
+        gap = right - left
+        with np.errstate(invalid="ignore", divide="ignore"):
+            steady = (gap[0] / gap[1] > 0.5) & (gap[0] / gap[1] < 2.0)
+            seen = np.abs(gap[0]) * h[0] > _CLEAR * comparison.found.rules.noise.level[rows]
+            bent = np.abs(gap[0]) > 0.1 * np.maximum(np.abs(right[0]), np.abs(left[0]))
+        kinked = (comparison.code[rows, j] == kernels.KINK) | (steady & seen & bent)
+        off = np.fmax(np.abs(right[0] - found.estimate[rows, j]), np.abs(left[0] - found.estimate[rows, j]))
+        bar[rows, j] = np.where(kinked, np.fmax(bar[rows, j], off), bar[rows, j])
+    return bar
+
+
 def table_of(problem: Problem, comparison: Comparison) -> Table:
     """Return all claims of an endpoint beside the measurement."""
     found, goal = comparison.found.measurement, comparison.found.rules.accuracy
-    bar = found.error.copy()
-    for i, j in np.argwhere(comparison.code == kernels.KINK):
-        if int(j) in found.columns:  # whatever lies between the slopes of the two sides is right
-            sides = np.array(found.columns[int(j)].sides(int(i)))
-            gaps = np.abs(sides - found.estimate[i, j])
-            bar[i, j] = max(bar[i, j], float(np.nanmax(gaps[:, :1], initial=0.0)))
+    bar = _bars(comparison)
     measured = np.isfinite(found.estimate) & np.isin(comparison.code, _MEASURED)
     return Table(
         problem.outputs.leaves,

@@ -16,8 +16,8 @@ from fdcheck.settings import Settings
 _LEAST = 8
 """Elements sampled of every path, where the budget allows: a wrong row or column of a small leaf shows in them."""
 
-_FIXED = 40
-"""Applies that do not grow with the sample: x0 and its noise (10 to 27), and a probe of what is not in the sample."""
+_FIXED = 50
+"""Applies that do not grow with the sample: x0 and its noise (10 to 52), and a probe of what is not in the sample."""
 
 _EACH = {1: 6, 2: 10}
 """Applies that a real input coordinate is given in a plan, by the least number of steps: twice what a smooth right
@@ -36,14 +36,15 @@ class Plan:
         Real output coordinates for which a vjp is called, ascending.
     elements : dict of str to (int, int)
         By input path: elements sampled, and elements there are.
-    size : int
-        Real input coordinates in all.
+    size, outputs : int
+        Real coordinates of the input and of the output in all.
     """
 
     columns: NDArray[np.int64]
     rows: NDArray[np.int64]
     elements: Mapping[str, tuple[int, int]]
     size: int
+    outputs: int
 
     @property
     def is_whole(self) -> bool:
@@ -75,20 +76,20 @@ def planned(problem: Problem, settings: Settings) -> Plan:
         most = min(most, max(1, (settings.max_applies - _FIXED) // _EACH[settings.least_steps]))
     columns, elements = _sample(inputs, most, settings.seed)
     rows, _ = _sample(problem.outputs, settings.max_output_samples, settings.seed)
-    return Plan(columns, rows, elements, inputs.size)
+    return Plan(columns, rows, elements, inputs.size, problem.outputs.size)
 
 
 def expected_applies(plan: Plan, settings: Settings) -> int:
     """Return about how often apply is called for a smooth right claim; more where something is in doubt."""
     each = 8 if settings.full_accuracy else 2 * settings.least_steps
-    return 10 + each * len(plan.columns) + (0 if plan.is_whole else 4)
+    return 10 + each * len(plan.columns) + (0 if plan.is_whole else 13)
 
 
 def whole(problem: Problem) -> Plan:
     """Return the plan that measures everything."""
     counts = {leaf.path: (leaf.size // leaf.parts,) * 2 for leaf in problem.inputs.leaves}
     n, m = problem.inputs.size, problem.outputs.size
-    return Plan(np.arange(n), np.arange(m), counts, n)
+    return Plan(np.arange(n), np.arange(m), counts, n, m)
 
 
 def _sample(layout: Layout, most: int, seed: int) -> tuple[NDArray[np.int64], dict[str, tuple[int, int]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,14 +87,17 @@ def look_beyond_sample(
 
 def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.float64], others: str) -> Beyond:
     """Return what a direction says of its members; ``others`` is what to call them."""
-    code, share = _decided(probe, direction)
+    code, allowed, share = _decided(probe, direction)
     disagrees = (code == kernels.DISAGREES).any(axis=1)
     if not disagrees.any():
+        if probe.problem.is_spent:
+            return _undecided(probe.claimed.names, f"the budget was spent before {others} were checked")
         if np.isin(code, _OPEN).any():
             return Beyond((f"{others} could not be decided: noise or curvature hides what they do",))
-        return Beyond((f"{others} agree{_sharpness(probe, direction, share)}",))
+        return Beyond((f"{others} agree{_sharpness(probe, allowed)}",))
     if (probe.found.measurement.code == kernels.DISAGREES).any():  # one wrong entry is as good as two
         return Beyond((f"{others} do not agree either",))
+    names = [name for name, is_wrong in zip(probe.claimed.names, disagrees, strict=True) if is_wrong]
     suspect = _traced(probe, direction, members, share)
     _measure(probe, suspect)
     codes = probe.found.measurement.code[:, :, suspect]
@@ -104,54 +107,75 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
         return Beyond((f"{others} do not agree; halving them led to {place}",))
     if np.isin(codes, (kernels.KINK, kernels.JUMP)).any():
         return Beyond((f"{others} lie at kinks, where slopes do not add up, such as {place}",))
-    if share < 1.0 and not (_along(probe, direction, 1.0) == kernels.DISAGREES).any():
+    if probe.problem.is_spent:
+        return _undecided(names, f"{others} do not agree, and the budget was spent before this was traced to an entry")
+    if share < 1.0 and not (_along(probe, direction, 1.0)[0] == kernels.DISAGREES).any():
         return Beyond((f"{others} are off by no more than tolerances add up to; no entry was found to be wrong",))
     message = (
         f"{others} do not agree with the claim; halving them led to {place}, which agrees when it is measured alone. "
         "Either many small errors add up, or several entries are wrong: raise max_evals."
     )
-    names = [name for name, is_wrong in zip(probe.claimed.names, disagrees, strict=True) if is_wrong]
     return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
 
 
-def _decided(probe: _Probe, direction: NDArray[np.float64]) -> tuple[NDArray[np.int8], float]:
-    """Return the codes of a direction, shape (e, m), and how sharply it was looked at; bluntly if need be."""
-    code = _along(probe, direction, _SHARP)
+def _undecided(names: Sequence[str], what: str) -> Beyond:
+    """Return what a spent budget left open for some endpoints."""
+    message = f"max_applies: {what}; raise it."
+    return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
+
+
+def _decided(probe: _Probe, direction: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float64], float]:
+    """Return the codes of a direction, shape (e, m), what was allowed, and its share; all of it if need be."""
+    code, allowed = _along(probe, direction, _SHARP)
     if np.isin(code, _OPEN).any() and not (code == kernels.DISAGREES).any():
-        return _along(probe, direction, 1.0), 1.0
-    return code, _SHARP
+        return *_along(probe, direction, 1.0), 1.0
+    return code, allowed, _SHARP
 
 
-def _sharpness(probe: _Probe, direction: NDArray[np.float64], share: float) -> str:
+def _sharpness(probe: _Probe, allowed: NDArray[np.float64]) -> str:
     """Return how large an error would have shown, in units of a typical entry, empty where all claims are zero."""
     typical = np.sqrt(probe.squares.max(axis=0).mean(axis=1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(typical > 0, share * _allowed(probe, direction) / typical, np.nan)
+        ratio = np.where(typical > 0, allowed / typical, np.nan)
     worst = float(np.fmax.reduce(2.0 * ratio))  # an element moves by half of its scale at least
     return f"; an entry off by {worst:.1g} times the typical one of its row would have shown" if worst > 0 else ""
 
 
-def _along(probe: _Probe, direction: NDArray[np.float64], share: float) -> NDArray[np.int8]:
-    """Return the codes of each endpoint's claim along a direction, shape (e, m)."""
+def _along(probe: _Probe, direction: NDArray[np.float64], share: float) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    """Return the codes of each endpoint's claim along a direction, shape (e, m), and by how much it may be off."""
+    claimed, claims = probe.claimed, _claims(probe, direction)
+    allowed = _allowed(probe, direction, claims, share)
+    found = measure_direction(probe.problem, direction, np.array(claims), allowed, claimed.rows, probe.found.rules)
+    return found.code[:, :, 0], allowed
+
+
+def _claims(probe: _Probe, direction: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return what each endpoint claims along a direction, NaN where it was not asked."""
     claimed = probe.claimed
-    claims = [
+    return [
         claimed_column(probe.given[name], probe.problem, direction, "a random tangent", [])
         if name == "jvp"
         else np.where(rows, np.where(direction != 0, matrix, 0.0) @ direction, np.nan)
         for name, matrix, rows in zip(claimed.names, claimed.matrix, claimed.rows, strict=True)
     ]
-    allowed = share * _allowed(probe, direction)
-    found = measure_direction(probe.problem, direction, np.array(claims), allowed, claimed.rows, probe.found.rules)
-    codes: NDArray[np.int8] = found.code[:, :, 0]
-    return codes
 
 
-def _allowed(probe: _Probe, direction: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much a sum of claims may be off, shape (m,), if each keeps to its tolerance."""
+def _allowed(
+    probe: _Probe, direction: NDArray[np.float64], claims: Sequence[NDArray[np.float64]], share: float
+) -> NDArray[np.float64]:
+    """Return a share of what a sum of claims may be off, shape (m,), if each keeps to its tolerance.
+
+    The entries of a jvp are not known one by one; the root of their sum of squares is about as large as their sum, or
+    as that of the sample says.
+    """
     goal = probe.found.rules.accuracy
     rtol = np.maximum(goal.rtol_out[:, None], goal.rtol_in)
-    parts = (rtol**2 * probe.squares) @ (direction / probe.found.rules.steps.scale) ** 2
-    allowed: NDArray[np.float64] = _SPREAD * (np.sqrt(parts.max(axis=0)) + goal.atol * np.linalg.norm(direction))
+    parts = np.sqrt((rtol**2 * probe.squares) @ (direction / probe.found.rules.steps.scale) ** 2)
+    for e, name in enumerate(probe.claimed.names):
+        if name == "jvp":
+            own = np.where(np.isfinite(claims[e]), rtol.max(axis=1) * np.abs(claims[e]), 0.0)
+            parts[e] = own if share < 1.0 else np.maximum(own, parts[e])  # a sum may cancel
+    allowed: NDArray[np.float64] = share * _SPREAD * (parts.max(axis=0) + goal.atol * np.linalg.norm(direction))
     return allowed
 
 
@@ -186,7 +210,7 @@ def _traced(probe: _Probe, direction: NDArray[np.float64], members: NDArray[np.i
         half, rest = members[: len(members) // 2], members[len(members) // 2 :]
         part = np.zeros_like(direction)
         part[half] = direction[half]
-        members = half if (_along(probe, part, share) == kernels.DISAGREES).any() else rest
+        members = half if (_along(probe, part, share)[0] == kernels.DISAGREES).any() else rest
     return int(members[0])
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.findings import by_severity
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, described, returned, tangent
+from fdcheck.problem.callables import Breach, Function, Problem, described
+from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
 

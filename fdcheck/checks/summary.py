@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.findings import by_severity
@@ -68,6 +68,7 @@ def report_of(
     diagnoses: Sequence[Diagnosis],
     given: Mapping[str, Function],
     settings: Settings,
+    measured: int,
 ) -> Report:
     """Return the report of a check.
 
@@ -83,15 +84,25 @@ def report_of(
         The endpoints.
     settings : Settings
         What the user asked for.
+    measured : int
+        Real input coordinates that were moved one by one.
     """
-    seen = [pair.sensitivity for pair in pairs if math.isfinite(pair.sensitivity)]
+    seen = [pair for pair in pairs if math.isfinite(pair.sensitivity)]
     remarks = list(dict.fromkeys(notes))
     if problem.inputs.carried:
         remarks.append("carried along, not differentiated: " + ", ".join(problem.inputs.carried))
     resting = [leaf.path for leaf in (*problem.inputs.resting, *problem.outputs.resting)]
     if resting:
         remarks.append("not selected, not checked: " + ", ".join(resting))
-    remarks += _about_sample(problem, plan, pairs, settings)
+    if pairs:
+        remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
+    if problem.is_spent:
+        remarks.append(
+            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
+            "doubt are undecided"
+        )
+    if problem.outputs.carried:
+        remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)
     return Report(
         verdict=_verdict(findings, pairs),
@@ -99,13 +110,14 @@ def report_of(
         pairs=tuple(pairs),
         coverage=Coverage(
             problem.inputs.whole_size,
-            len(plan.columns) if pairs else 0,
+            measured if pairs else 0,
             problem.outputs.whole_size,
             outputs if pairs else 0,
             problem.inputs.carried,
             dict(plan.elements) if pairs else {},
         ),
-        sensitivity=max(seen, default=math.nan),
+        sensitivity=max((pair.sensitivity for pair in seen), default=math.nan),
+        typical=_typical(seen),
         applies=problem.apply.calls,
         endpoint_calls={name: endpoint.calls for name, endpoint in given.items()},
         seed=settings.seed,
@@ -116,21 +128,37 @@ def report_of(
     )
 
 
-def _about_sample(problem: Problem, plan: Plan, pairs: Sequence[Pair], settings: Settings) -> list[str]:
-    """Return what was not looked at one by one, and which option would change that."""
+def _typical(pairs: Sequence[Pair]) -> float:
+    """Return what would have been noticed in the pair that holds the middle one of all entries."""
+    ranked = sorted(pairs, key=lambda pair: pair.typical)
+    half, passed = sum(pair.entries for pair in ranked) / 2, 0
+    for pair in ranked:
+        passed += pair.entries
+        if passed >= half:
+            return pair.typical
+    return math.nan
+
+
+def about_sample(plan: Plan, settings: Settings, endpoints: Collection[str]) -> list[str]:
+    """Return what was not looked at one by one, and which option would change that.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be measured.
+    settings : Settings
+        What the user asked for.
+    endpoints : collection of str
+        The endpoints that were compared.
+    """
     remarks = []
-    if pairs and not plan.is_whole:
+    if not plan.is_whole:
         parts = [f"{k} of {size} of {path}" for path, (k, size) in plan.elements.items() if k < size]
         limit = "max_evals" if settings.max_applies is None else "max_evals or max_applies"
         remarks.append(f"sample of input elements, seed {settings.seed}: {', '.join(parts)} ({limit})")
-    if len(plan.rows) < problem.outputs.size and any(pair.endpoint == "vjp" for pair in pairs):
-        count = f"{len(plan.rows)} of {problem.outputs.size}"
+    if "vjp" in endpoints and len(plan.rows) < plan.outputs:
+        count = f"{len(plan.rows)} of {plan.outputs}"
         remarks.append(f"the vjp was called for {count} output elements, seed {settings.seed} (max_output_samples)")
-    if problem.is_spent:
-        remarks.append(
-            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
-            "doubt are undecided"
-        )
     return remarks
 
 

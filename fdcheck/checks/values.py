@@ -64,6 +64,19 @@ def zeros(table: Table) -> Pattern | None:
     return Pattern(kind, f"{entries_text(table, missing)}: {largest}: {what}.", missing)
 
 
+def not_zero(table: Table) -> Pattern | None:
+    """Return what is claimed although the derivative is zero there."""
+    failing = table.failing
+    known = table.bar <= 0.01 * np.abs(table.claims)  # at a kink the bar is as wide as the gap
+    if failing.sum() < 2 or not ((np.abs(table.estimate) <= table.bar) & known)[failing].all():
+        return None
+    text = (
+        f"all {{n}} failing entries{{in}}: measured 0, claimed up to {np.abs(table.claims[failing]).max():.4g}: the "
+        "output does not depend on these inputs here; a mask or a condition is left out, or there is a term too many."
+    )
+    return Pattern("not zero", text, failing, "set these entries to zero", np.where(failing, 0.0, table.claims))
+
+
 def _plural(word: str, leaves: Sequence[Leaf], mask: NDArray[np.bool_]) -> str:
     return word if len(lines_of(mask, leaves)) == 1 else word + "s"
 
@@ -99,6 +112,11 @@ def _one_side(informative: NDArray[np.bool_], missing: NDArray[np.bool_], beside
     return ""
 
 
+_MANY, _ALIKE = 8, 0.1
+"""Entries whose ratios differ by a tenth of their distance from 1 at most: then a factor too close to 1 for each to
+tell is told by all together."""
+
+
 def factor(table: Table, partly: bool) -> Pattern | None:
     """Return the factor by which failing claims are off; unless ``partly``, all entries that are not zero."""
     failing = table.failing
@@ -120,7 +138,9 @@ def factor(table: Table, partly: bool) -> Pattern | None:
         if single:
             good = bool(meaning) and _is_plain(value) and slack[0] <= _NAMED_WITHIN and not table.off(repaired).any()
         else:
-            good = is_explained(table, repaired, fitted=0 if meaning else 1)
+            alike = np.abs(ratios / ratio - 1) <= _ALIKE * abs(ratio - 1)
+            many = alike.sum() >= _MANY and alike.all() and not table.off(repaired).any()
+            good = many or is_explained(table, repaired, fitted=0 if meaning else 1)
         if good:
             return _factor(table, ratio, value, meaning, repaired)
     return None
@@ -130,9 +150,6 @@ def _factor(table: Table, ratio: float, value: float, meaning: str, repaired: ND
     failing = table.failing
     others = failing.any() and (table.informative & ~failing).any()
     size = f"{abs(ratio):.4g} times too large" if abs(ratio) > 1 else f"{1 / abs(ratio):.4g} times too small"
-    whole = max(abs(ratio), 1 / abs(ratio))
-    if whole > 2.5 and abs(whole - round(whole)) < _NAMED_WITHIN * whole and ratio > 0 and abs(ratio) < 1:
-        size += f" (as a mean over {round(whole)} is where apply takes a sum)"
     says = meaning or (size if ratio > 0 else f"the sign is wrong, and {size}")
     which = entries_text(table, failing) if failing.sum() > 1 else "the one entry{in}"
     inverse = 1 / value

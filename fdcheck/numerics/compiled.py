@@ -65,8 +65,13 @@ def _with_room(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_with_room
 def _load(*arguments: Any) -> Callable[..., None]:
-    """Return the kernel compiled for such arguments together with all that it calls, from the cache if it is there."""
+    """Return the kernel compiled for such arguments together with all that it calls, from the cache if it is there.
+
+    The cache lies in a folder of the user. In the package's folder it would stay behind when the package is
+    uninstalled, and Python would take what is left of that folder for the package.
+    """
     import numba as annotated
+    import platformdirs
 
     numba: Any = annotated  # its annotations leave out some of these options
     if numba.config.DISABLE_JIT:
@@ -78,10 +83,14 @@ def _load(*arguments: Any) -> Callable[..., None]:
             twin.__module__ = kernels.__name__
             space[name] = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(twin)
     entry = space["decide_columns"].py_func
+    folder = numba.config.CACHE_DIR
     try:
+        numba.config.CACHE_DIR = folder or platformdirs.user_cache_dir("fdcheck")
         compiled = numba.njit(cache=True, **_OPTIONS)(entry)
-    except RuntimeError:  # neither the package's folder nor the home is writable
+    except (RuntimeError, OSError):  # the folder cannot be written to
         compiled = numba.njit(**_OPTIONS)(entry)
+    finally:
+        numba.config.CACHE_DIR = folder
     compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
     decide: Callable[..., None] = compiled
     return decide

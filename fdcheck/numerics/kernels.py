@@ -32,9 +32,10 @@ FINER, COARSER, FILLING = range(3)
 MAX_STEPS = 16
 # Steps that one column may take: nine reach full accuracy, the rest place a kink or a jump.
 
-H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD = range(10)
-SERIES = 10
-# Rows of the steps of one entry: half-width, its power in the error, the slopes and what they carry, and scratch.
+H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD, ASK, SHOWN = range(12)
+SERIES = 12
+# Rows of the steps of one entry: half-width, its power in the error, the slopes and what they carry, and scratch;
+# then the steps that are asked for, and the estimate and error bar that are shown of it.
 
 VALUE, LEVEL, UNIT, RTOL_OUT, ATOL, SHARE, ROW, TOP = range(8)
 # Rows of what is known of an output: value, noise and unit roundoff at x0, and the accuracy of its entries.
@@ -307,93 +308,91 @@ def _side(points: int, own: Any, broken: bool, w: Any, side: Any) -> Any:
     return found, truncation + NOISE_BARS * sd
 
 
-def _ask_coarser(step: float, largest: float, high: float, ask: Any) -> bool:
+def _ask_coarser(step: float, largest: float, high: float, w: Any) -> bool:
     """Ask for a step above the largest that an entry has, unless that would leave the range."""
     step = min(step, high)
     if step < 1.4 * largest:
         return False
-    ask[COARSER] = max(ask[COARSER], step)
+    w[ASK, COARSER] = max(w[ASK, COARSER], step)
     return True
 
 
-def _third_step(entry: Any, w: Any, ask: Any) -> bool:
+def _third_step(entry: Any, w: Any) -> bool:
     """Ask for one more step at a kink or jump, between the others or above them."""
     middle = _widest_hole(w, entry.points)
     if middle > 0.0:
-        ask[FILLING] = middle
+        w[ASK, FILLING] = middle
         return True
-    return _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask)
+    return _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, w)
 
 
-def _more_steps(miss: float, entry: Any, w: Any, ask: Any) -> None:
+def _more_steps(miss: float, entry: Any, w: Any) -> None:
     """Ask for one more step as good as those there are; ``miss`` is the error that it has to show."""
     if NOISE_BARS * w[SIGMA, 0] * 8.0 <= 0.25 * miss and w[H, 0] / 8.0 >= entry.low:
-        ask[FINER] = min(ask[FINER], w[H, 0] / 8.0)
+        w[ASK, FINER] = min(w[ASK, FINER], w[H, 0] / 8.0)
         return
-    if _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask):
+    if _ask_coarser(4.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, w):
         return
     middle = _widest_hole(w, entry.points)
     if middle > 0.0:
-        ask[FILLING] = middle
+        w[ASK, FILLING] = middle
 
 
-def _better_steps(fit: Any, goal: float, entry: Any, w: Any, ask: Any) -> None:
+def _better_steps(fit: Any, goal: float, entry: Any, w: Any) -> None:
     """Ask for the step that shrinks the larger part of the error bar: finer, coarser or between."""
     _, truncation, sd, first, _ = fit
     points, h = entry.points, w[H, first]
     noise_bar = NOISE_BARS * sd
-    if points == 1 and _ask_coarser(8.0 * h, h, entry.high, ask):
+    if points == 1 and _ask_coarser(8.0 * h, h, entry.high, w):
         return
     if truncation > noise_bar:
         smaller = max(entry.low, h * min(max(math.sqrt(0.3 * goal / truncation), 1.0 / 64.0), 0.25))
         if first == 0:
             noise_then = NOISE_BARS * w[SIGMA, 0] * h / smaller
             if noise_then <= max(goal, 0.5 * truncation) and smaller < 0.7 * h:
-                ask[FINER] = min(ask[FINER], smaller)
+                w[ASK, FINER] = min(w[ASK, FINER], smaller)
                 return
         elif h / w[H, first - 1] > 3.0:
-            ask[FILLING] = math.sqrt(h * w[H, first - 1])
+            w[ASK, FILLING] = math.sqrt(h * w[H, first - 1])
             return
         if first + 1 < points and w[H, first + 1] / h > 3.0:
-            ask[FILLING] = math.sqrt(h * w[H, first + 1])
+            w[ASK, FILLING] = math.sqrt(h * w[H, first + 1])
         return
     k = first
     while k + 1 < points and w[H, k + 1] / w[H, k] <= 2.5:
         k += 1
     wider = max(h * min(max(2.0 * noise_bar / goal, 2.0), 4096.0), 2.0 * w[H, k])
     if k + 1 == points:
-        _ask_coarser(wider, w[H, k], entry.high, ask)
+        _ask_coarser(wider, w[H, k], entry.high, w)
     else:
-        ask[FILLING] = min(wider, math.sqrt(w[H, k] * w[H, k + 1]))
+        w[ASK, FILLING] = min(wider, math.sqrt(w[H, k] * w[H, k + 1]))
 
 
-def _decide_infinite(claim: float, entry: Any, w: Any, ask: Any) -> int:
+def _decide_infinite(claim: float, entry: Any, w: Any) -> int:
     """Decide a NaN or infinite claim: an infinite one agrees where the slope diverges with its sign."""
     if math.isnan(claim):
         return DISAGREES
     if entry.points < 4 and not entry.closing:
         if w[H, 0] / 64.0 >= entry.low:
-            ask[FINER] = min(ask[FINER], w[H, 0] / 64.0)
+            w[ASK, FINER] = min(w[ASK, FINER], w[H, 0] / 64.0)
             return PENDING
-        if _ask_coarser(64.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, ask):
+        if _ask_coarser(64.0 * w[H, entry.points - 1], w[H, entry.points - 1], entry.high, w):
             return PENDING
     sign = 1.0 if claim > 0.0 else -1.0
     rises = w[RIGHT, 0] * sign > 0.0 or w[LEFT, 0] * sign > 0.0
     return AGREES if _growth(entry.points, w) < _GROWTH_EXPONENT and rises else DISAGREES
 
 
-def _decide_jump(
-    claim: float, measure_only: bool, right: Any, left: Any, entry: Any, w: Any, ask: Any, shown: Any
-) -> int:
+def _decide_jump(claim: float, measure_only: bool, right: Any, left: Any, entry: Any, w: Any) -> int:
     """Decide a claim where f jumps at x: it has to be the slope of one of the sides."""
     is_right = abs(claim - right[0]) - right[1] <= abs(claim - left[0]) - left[1]
     found, bar = right if is_right else left
-    shown[0], shown[1] = found, bar
+    w[SHOWN, 0], w[SHOWN, 1] = found, bar
     reference = max(abs(claim), abs(found))
     is_side = abs(claim - found) <= entry.atol + entry.rtol * reference + bar
     known = bar <= max(_SLACK * entry.rtol * reference, entry.base)
     further = is_side and not known and not entry.closing
-    if further and _ask_coarser(entry.high / 16.0, w[H, entry.points - 1], entry.high, ask):
+    if further and _ask_coarser(entry.high / 16.0, w[H, entry.points - 1], entry.high, w):
         return PENDING
     if measure_only or (is_side and known):
         return JUMP
@@ -439,10 +438,10 @@ def _decide_last(claim: float, measure_only: bool, fit: Any, goal: float, entry:
     return CURVATURE if truncation > NOISE_BARS * sd else NOISE
 
 
-def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side: Any, ask: Any, shown: Any) -> int:
+def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side: Any) -> int:
     """Decide one entry from its steps, or ask for the step that would decide it.
 
-    ``fit`` is what best_window found. ``shown`` receives estimate and error bar of the side that a claim at a jump
+    ``fit`` is what best_window found. The row SHOWN receives estimate and error bar of the side that a claim at a jump
     is nearer to.
     """
     found, truncation, sd, _, _ = fit
@@ -451,7 +450,7 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side
     if measure_only:
         claim = found
     if not math.isfinite(claim):
-        return _decide_infinite(claim, entry, w, ask)
+        return _decide_infinite(claim, entry, w)
     reference = max(abs(claim), abs(found))
     goal = max(min(entry.rtol, entry.sharp) * reference, entry.base) + entry.atol
     tolerance = entry.atol + entry.rtol * reference
@@ -464,18 +463,18 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side
         if points == 1:  # one gap says nothing yet: how it changes with the step tells a bend from a kink
             telling = 8.0 * w[H, 0]
         if telling < w[H, 0]:
-            ask[FINER] = min(ask[FINER], telling)
+            w[ASK, FINER] = min(w[ASK, FINER], telling)
             return PENDING
-        if _ask_coarser(telling, w[H, points - 1], entry.high, ask):
+        if _ask_coarser(telling, w[H, points - 1], entry.high, w):
             return PENDING
         shape = SMOOTH  # no step in range would tell, and what there is does not say kink
     if shape != SMOOTH:
-        if points < _VOTES and not entry.closing and _third_step(entry, w, ask):
+        if points < _VOTES and not entry.closing and _third_step(entry, w):
             return PENDING
         right = _side(points, w[RIGHT], shape == BROKEN, w, side)
         left = _side(points, w[LEFT], shape == BROKEN, w, side)
         if shape == BROKEN:
-            return _decide_jump(claim, measure_only, right, left, entry, w, ask, shown)
+            return _decide_jump(claim, measure_only, right, left, entry, w)
         return _decide_kink(claim, measure_only, tolerance, right, left, entry, w)
     precise = bar <= goal
     if precise and close and points >= entry.least and (entry.power == 2 or points >= _VOTES):
@@ -486,9 +485,9 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side
         return DISAGREES
     if not entry.closing:
         if precise or (not close and bar < 0.25 * miss and votes < _VOTES):
-            _more_steps(max(goal, miss), entry, w, ask)
+            _more_steps(max(goal, miss), entry, w)
         else:
-            _better_steps(fit, goal, entry, w, ask)
+            _better_steps(fit, goal, entry, w)
         return PENDING  # where nothing was asked, a step that another entry of the column asks for may help
     return _decide_last(claim, measure_only, fit, goal, entry, w)
 
@@ -525,7 +524,7 @@ def _floor(
 
 
 def _ask_where_not_finite(
-    i: int, j: int, slot: int, order: Any, points: int, inputs: Any, table: Any, closing: bool, ask: Any
+    i: int, j: int, slot: int, order: Any, points: int, inputs: Any, table: Any, closing: bool, w: Any
 ) -> bool:
     """Ask for a step at which an output that is finite at x0 may be finite beside it."""
     narrowest = table.spacing[UP, order[0], slot]
@@ -533,9 +532,9 @@ def _ask_where_not_finite(
     if closing:
         return False
     if narrowest / 16.0 >= inputs[LOW, j]:
-        ask[FINER] = min(ask[FINER], narrowest / 16.0)
+        w[ASK, FINER] = min(w[ASK, FINER], narrowest / 16.0)
         return True
-    return points > 0 and _ask_coarser(16.0 * widest, widest, inputs[HIGH, j], ask)
+    return points > 0 and _ask_coarser(16.0 * widest, widest, inputs[HIGH, j], w)
 
 
 def decide_columns(
@@ -557,14 +556,14 @@ def decide_columns(
     none, its open entries are closed.
     """
     endpoints, m = claims.shape[0], outputs.shape[1]
-    order, w, side, ask, shown = scratch
+    order, w, side = scratch
     for index in range(columns.shape[0]):
         j, slot = columns[index], slots[index]
         _sorted_steps(slot, table, order)
         full = table.count[slot] >= MAX_STEPS
-        ask[FINER], ask[COARSER], ask[FILLING] = np.inf, 0.0, 0.0
+        w[ASK, FINER], w[ASK, COARSER], w[ASK, FILLING] = np.inf, 0.0, 0.0
         for last_round in (False, True):
-            if last_round and (ask[FINER] < np.inf or ask[COARSER] > 0.0 or ask[FILLING] > 0.0):
+            if last_round and (w[ASK, FINER] < np.inf or w[ASK, COARSER] > 0.0 or w[ASK, FILLING] > 0.0):
                 break
             closing = full or last_round
             for i in range(m):
@@ -576,7 +575,7 @@ def decide_columns(
                 power, points, constant = _gather(i, slot, order, outputs, table, w)
                 is_finite = math.isfinite(outputs[VALUE, i])
                 if not is_finite or (power == 1 and points < _VOTES):
-                    if is_finite and _ask_where_not_finite(i, j, slot, order, points, inputs, table, closing, ask):
+                    if is_finite and _ask_where_not_finite(i, j, slot, order, points, inputs, table, closing, w):
                         continue
                     for c in range(endpoints):
                         result.code[c, i, j] = EDGE if points > 0 else NONFINITE
@@ -584,7 +583,7 @@ def decide_columns(
                     result.entry[STEP, i, j] = table.spacing[UP, order[0], slot]
                     continue
                 fit = _fit(closing, constant, points, w)
-                shown[0], shown[1] = fit[0], fit[1] + NOISE_BARS * fit[2]
+                w[SHOWN, 0], w[SHOWN, 1] = fit[0], fit[1] + NOISE_BARS * fit[2]
                 result.entry[STEP, i, j] = w[H, fit[3]]
                 rtol = max(outputs[RTOL_OUT, i], inputs[RTOL_IN, j])
                 base = _floor(i, j, outputs, inputs, constant, least, rtol, fit[3], points - 1, w)
@@ -595,8 +594,8 @@ def decide_columns(
                 )  # fmt: skip
                 for c in range(endpoints):
                     if result.code[c, i, j] == PENDING:
-                        result.code[c, i, j] = _decide(claims[c, i, j], measure_only, fit, entry, w, side, ask, shown)
-                result.entry[ESTIMATE, i, j], result.entry[ERROR, i, j] = shown[0], shown[1]
-        result.wish[slot, FINER] = ask[FINER] if ask[FINER] < np.inf else 0.0
-        result.wish[slot, COARSER] = ask[COARSER]
-        result.wish[slot, FILLING] = ask[FILLING]
+                        result.code[c, i, j] = _decide(claims[c, i, j], measure_only, fit, entry, w, side)
+                result.entry[ESTIMATE, i, j], result.entry[ERROR, i, j] = w[SHOWN, 0], w[SHOWN, 1]
+        result.wish[slot, FINER] = w[ASK, FINER] if w[ASK, FINER] < np.inf else 0.0
+        result.wish[slot, COARSER] = w[ASK, COARSER]
+        result.wish[slot, FILLING] = w[ASK, FILLING]

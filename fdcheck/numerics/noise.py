@@ -69,6 +69,15 @@ class Noise:
     reach: float
     scatter: float
 
+    def raised_to(self, other: Noise) -> Noise:
+        """Return the same with the noise and the roundoff of each output not below those of another measurement."""
+        return dataclasses.replace(
+            self,
+            level=np.maximum(self.level, other.level),
+            unit=np.maximum(self.unit, other.unit),
+            scatter=max(self.scatter, other.scatter),
+        )
+
     @property
     def slope_noise(self) -> NDArray[np.float64]:
         """Three standard deviations of the sentinel: two least-squares slopes of five points each side."""

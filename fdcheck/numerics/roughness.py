@@ -43,6 +43,9 @@ jump at a sixteenth of the width is 0.03."""
 _OTHER_STORY = 0.2
 """Part of the slope error by which the slope over a wider step has to differ before it tells another story."""
 
+_COARSE = (2.0**-7, 2.0**-5, 2.0**-3)
+"""Steps, relative to the scale, over which a large slope error that jumps cause would have been undone."""
+
 _FEWEST, _MOST = 0.2, 20.0
 """Jump over slope error times distance. The sawtooth of a linearly convergent iteration with rate q has local
 slopes between q log(1/q) / (1 - q) and log(1/q) / (1 - q) of J over its period: 0.1 to 4 for q in 0.02 ... 0.5."""
@@ -120,6 +123,7 @@ def rough_outputs(
     rough = np.zeros(len(doubts), np.bool_)
     wide = 2.0 * scale if any(d.is_slight for d in doubts) else scale  # the slighter the error, the rarer its jumps
     pending = [k for k in range(len(doubts)) if math.isfinite(doubts[k].miss)]
+    pending = _without_settled(line, doubts, pending, scale)
     jumps: dict[int, list[tuple[float, float]]] = {k: [] for k in pending}
     pending, _ = _after_grid(line, doubts, pending, jumps, wide, scale, rough)
     for _ in range(_GRIDS):
@@ -165,6 +169,27 @@ class _Line:
         away = np.flatnonzero(offsets)
         column_differences(self._problem, columns[away], target[away], moved[away], [found[k] for k in away])
         return found
+
+
+def _without_settled(line: _Line, doubts: Sequence[Doubt], pending: Sequence[int], scale: float) -> list[int]:
+    """Return the doubts without large ones whose slope is the same over coarse steps.
+
+    Jumps undo what the slope error has let grow, so over many of them the slope is that of the ideal function. A slight
+    error may have a single jump, far away, and an output that stands still jumps alike on both sides.
+    """
+    large = [k for k in pending if not doubts[k].is_slight and not doubts[k].stands_still]
+    if not large:
+        return list(pending)
+    h = np.array(_COARSE) * scale
+    values = line.differences(np.concatenate([h, -h]))
+    half = len(h)
+    settled = set()
+    for k in large:
+        own = values[:, doubts[k].output]
+        slopes = 0.5 * (own[:half] - own[half:]) / h
+        if (np.abs(slopes - doubts[k].slope) <= _OTHER_STORY * abs(doubts[k].miss)).all():
+            settled.add(k)
+    return [k for k in pending if k not in settled]
 
 
 def _after_grid(

@@ -33,13 +33,11 @@ class Found(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in: order of the steps of a column, an entry, one side of it, steps asked for, what is shown."""
+    """Room to work in: order of the steps of a column, an entry, one side of it."""
 
     order: Any
     entry: Any
     side: Any
-    ask: Any
-    shown: Any
 
 
 def empty_table(columns: int, m: int) -> Table:
@@ -51,4 +49,4 @@ def empty_table(columns: int, m: int) -> Table:
 def scratch() -> Scratch:
     """Return new room to work in."""
     entry, side = np.zeros((2, SERIES, MAX_STEPS))
-    return Scratch(np.empty(MAX_STEPS, np.int64), entry, side, np.empty(3), np.empty(2))
+    return Scratch(np.empty(MAX_STEPS, np.int64), entry, side)

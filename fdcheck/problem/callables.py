@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pathlib
 import sys
 import traceback
@@ -70,6 +71,8 @@ class Function:
         self.calls += 1
         try:
             result = self.function(*structures)
+        except Breach:  # a front end that knows better what went wrong
+            raise
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         if self.calls <= _WATCHED_CALLS and not self.mutated:
@@ -142,7 +145,7 @@ class Problem:
         self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
         self._objects = [k for k, leaf in enumerate(self.leaves) if not numeric[k] and not isinstance(leaf, _IMMUTABLE)]
         self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
-        self._rebuilt = _only if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
+        self._rebuilt = operator.itemgetter(0) if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
         self._is_array = self.outputs.spec.is_leaf()
         whole = len(self.outputs.leaves) == 1
         self._expected = [
@@ -233,6 +236,30 @@ class Problem:
             self.changed = Breach("apply", Status.SHAPE, message)
 
 
+def measurable_problem(
+    apply: Function, x0: Any, input_paths: Sequence[str] | None, output_paths: Sequence[str] | None
+) -> Problem:
+    """Return a problem that can be measured without a claim to check.
+
+    Parameters
+    ----------
+    apply, x0, input_paths, output_paths
+        As for :class:`Problem`.
+
+    Raises
+    ------
+    InvalidInput
+        If apply raises at x0, or there is nothing to move or nothing that could change.
+    """
+    try:
+        problem = Problem(apply, x0, input_paths, output_paths)
+    except Breach as breach:
+        raise InvalidInput(breach.finding.message) from breach
+    if not problem.inputs.size or not problem.outputs.size:
+        raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
+    return problem
+
+
 def _require_finite(x: NDArray[Any], layout: Layout) -> None:
     """Raise InvalidInput where a coordinate is NaN or infinite: nothing can be moved there."""
     bad = np.flatnonzero(~np.isfinite(x))
@@ -243,108 +270,6 @@ def _require_finite(x: NDArray[Any], layout: Layout) -> None:
             f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
             "with input_paths, or move x0"
         )
-
-
-def _only(leaves: list[Any]) -> Any:
-    return leaves[0]
-
-
-def tangent(layout: Layout, vector: NDArray[Any]) -> tuple[list[Any], Any]:
-    """Return a tangent or cotangent as leaves and structure, as a Function takes them."""
-    return trees.flatten(trees.from_coordinates(vector, layout))[0], layout.spec
-
-
-def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDArray[np.float64], list[str]]:
-    """Return what a jvp or vjp gave as a vector of real coordinates, and notes on harmless oddities.
-
-    Parameters
-    ----------
-    endpoint : str
-        Name of the endpoint, for messages.
-    result : object
-        What the user's callable returned.
-    layout : Layout
-        Structure that it has to have; None stands for zero.
-    like : str
-        What has that structure, for messages.
-
-    Raises
-    ------
-    Breach
-        If the structure, a shape or a dtype differs.
-    """
-    vector = np.zeros(layout.size)
-    if result is None:
-        return vector, []
-    leaves = trees.matched_leaves(result, layout)
-    if leaves is None:
-        got, spec = trees.flatten(result)
-        raise Breach(
-            endpoint,
-            Status.STRUCTURE,
-            f"{endpoint} returned {describe(spec, got)}; expected the structure of {like}: "
-            f"{trees.shapes_text(layout)}.",
-        )
-    notes: list[str] = []
-    for leaf in layout.leaves:
-        value = leaves[leaf.position]
-        if value is None:
-            continue
-        array = checked_array(endpoint, value, leaf.shape, leaf.dtype, leaf.path, like, notes)
-        vector[leaf.start : leaf.stop] = trees.real_view(array.astype(leaf.dtype) if leaf.parts == 2 else array)
-    return vector, notes
-
-
-def checked_array(
-    endpoint: str,
-    value: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    path: str,
-    like: str,
-    notes: list[str],
-) -> NDArray[Any]:
-    """Return ``value`` as an array of exactly this shape and of a dtype that holds the derivative.
-
-    Raises
-    ------
-    Breach
-        If it is no array, has another shape, or has a narrower dtype or one of another kind.
-    """
-    try:
-        array = np.asarray(value)
-    except Exception as error:
-        raise Breach(
-            endpoint, Status.STRUCTURE, f"{endpoint} returned a {type(value).__name__} for {path}: {error}."
-        ) from error
-    if array.dtype.kind not in "iufc":
-        raise Breach(
-            endpoint,
-            Status.STRUCTURE,
-            f"{endpoint} returned {array.dtype} values of type {type(value).__name__} for {path}; expected numbers.",
-        )
-    if array.shape != shape:
-        raise Breach(
-            endpoint,
-            Status.SHAPE,
-            f"{endpoint} returned shape {array.shape} for {path}; expected {shape}, its shape in {like}.",
-        )
-    if array.dtype.kind == "c" and dtype.kind == "f":
-        raise Breach(endpoint, Status.DTYPE, f"{endpoint} returned complex values for {path}, which is real ({dtype}).")
-    weak = not isinstance(value, np.ndarray | np.generic)  # a Python number has no precision of its own
-    if array.dtype.kind in "fc" and not weak:
-        real, expected = np.empty(0, array.dtype).real.dtype, np.empty(0, dtype).real.dtype
-        if real.itemsize < expected.itemsize:
-            raise Breach(
-                endpoint,
-                Status.DTYPE,
-                f"{endpoint} returned {array.dtype} for {path}; expected {dtype}, the dtype of {like}.",
-            )
-        if real.itemsize > expected.itemsize:
-            notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; wider is accepted.")
-    elif array.dtype.kind in "iu" and not weak:
-        notes.append(f"{endpoint} returns {array.dtype} for {path}, which is {dtype}; integers are accepted.")
-    return array
 
 
 def describe(spec: Any, leaves: Sequence[Any]) -> str:

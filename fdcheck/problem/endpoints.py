@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, checked_array, describe, described, returned, tangent
+from fdcheck.problem.callables import Breach, Function, Problem, describe, described
+from fdcheck.problem.returned import checked_array, returned, tangent
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import Finding, Status
 

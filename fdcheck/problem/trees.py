@@ -145,6 +145,11 @@ class Layout:
         k = bisect.bisect_right(starts, coordinate) - 1
         return self.leaves[k]
 
+    def element(self, coordinate: int) -> str:
+        """Return the element that a real coordinate lies in as text, such as ``w[0, 1]``."""
+        leaf = self.leaf_at(coordinate)
+        return f"{leaf.path}{list(leaf.index(coordinate)) or ''}"
+
     def per_coordinate(self, values: Iterable[float]) -> NDArray[np.float64]:
         """Return one value per real coordinate from one value per leaf."""
         sizes = [leaf.size for leaf in self.leaves]
@@ -323,6 +328,8 @@ def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
             other = f"; {pattern} is carried along, not differentiated"
         if any(path_matches(leaf.path, pattern) for leaf in layout.resting):
             other = f"; {pattern} is not selected"
+        if any(path_matches(leaf.path, re.sub(r"\[[\d, ]+\]$", "", pattern)) for leaf in layout.leaves):
+            other = "; a path ends at an array, single elements cannot be selected"
         raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
     return hits
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fdcheck.estimates import Estimate
-from fdcheck.results import BREACHES, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
 
 _WIDTH = 80
 _FULL_FINDINGS = 3
@@ -31,7 +31,8 @@ def report_text(report: Report) -> str:
         *_headline(report),
         *_endpoint_lines(report),
         *_diagnoses(report.diagnoses),
-        *_findings(others, "Findings, worst first:", report.max_failures, report.diagnoses),
+        *_findings(others, "Findings, furthest beyond what is allowed first:", report.max_failures),
+        *_advice(report),
         *_pairs(report.pairs),
         *_findings(accepted, "Accepted at kinks and jumps:", report.max_failures),
         *_notes(report),
@@ -69,6 +70,7 @@ def _headline(report: Report) -> Iterator[str]:
 
 def _endpoint_lines(report: Report) -> Iterator[str]:
     """Yield one line per endpoint with failures out of checks, and one for apply."""
+    width = max((9, *map(len, report.endpoint_calls)))
     for name, calls in report.endpoint_calls.items():
         pairs = [pair for pair in report.pairs if pair.endpoint == name]
         breach = next((f for f in report.findings if f.endpoint == name and f.status in BREACHES), None)
@@ -79,13 +81,13 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what = f"{_counted(failures, 'failure')} / {_counted(entries, 'check')}"
             others = {s: sum(p.counts.get(s, 0) for p in pairs) for s in _REMARKED}
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
-        yield f"  {name:9} {what}, {_counted(calls, 'call')}"
+        yield f"  {name:{width}} {what}, {_counted(calls, 'call')}"
     cover = report.coverage
     moved = f"{cover.inputs_measured} of {_counted(cover.inputs, 'input element')} moved"
-    yield f"  {'apply':9} {_counted(report.applies, 'call')}, {moved}"
+    yield f"  {'apply':{width}} {_counted(report.applies, 'call')}, {moved}"
     if math.isfinite(report.sensitivity):
-        yield f"  {'':9} an error of {100 * report.sensitivity:.2g} % in any entry that stands out of its bar"
-        yield f"  {'':9} would have been noticed"
+        yield f"  {'noticed':{width}} an error of {100 * report.typical:.2g} % in a typical entry, of"
+        yield f"  {'':{width}} {100 * report.sensitivity:.2g} % in every entry that stands out of its error bar"
 
 
 _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
@@ -95,7 +97,7 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def _findings(findings: Sequence[Finding], title: str, most: int, diagnoses: Sequence[Diagnosis] = ()) -> Iterator[str]:
+def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[str]:
     """Yield findings, of each endpoint as many as are wanted."""
     if not findings:
         return
@@ -109,15 +111,12 @@ def _findings(findings: Sequence[Finding], title: str, most: int, diagnoses: Seq
     left_out = sum(max(0, count - most) for count in seen.values())
     if left_out:
         yield f"  ... and {left_out} more in report.findings and --json (max_failures)"
-    named = {diagnosis.endpoint for diagnosis in diagnoses}
-    unnamed = [finding for finding in findings if finding.endpoint not in named]  # a diagnosis says where to look
-    yield from textwrap.wrap(_where(unnamed), _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     """Yield a finding: where, what, the steps behind it and what to do; the first three in full."""
     yield f"{number:3}. {finding.endpoint} {finding.status}{_place(finding)}"
-    if number > _FULL_FINDINGS and math.isfinite(finding.estimated):
+    if number > _FULL_FINDINGS and math.isfinite(finding.estimated) and finding.status is not Status.KINK:
         yield f"     claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         return
     yield from _block(finding.message)
@@ -147,23 +146,35 @@ def _is_two_sided(steps: Sequence[Measured]) -> bool:
     return abs(right - left) > 0.1 * max(abs(left), abs(right))
 
 
-def _where(findings: Sequence[Finding]) -> str:
-    """Return what the failing entries have in common, which says where in the code to look; empty if nothing."""
-    failing = [f for f in findings if f.status is Status.DISAGREES]
-    if not failing:
-        return ""
+def _advice(report: Report) -> Iterator[str]:
+    """Yield where in the code to look, for what no diagnosis has named."""
+    named = {diagnosis.endpoint for diagnosis in report.diagnoses}
+    failing = [f for f in report.findings if f.status is Status.DISAGREES and f.endpoint not in named]
+    if failing:
+        sampled = report.coverage.inputs_measured < report.coverage.inputs and _is_sample(report.coverage)
+        more = " Inputs outside of the sample may be wrong too." if sampled else ""
+        yield from textwrap.wrap(_where(failing) + more, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _is_sample(coverage: Coverage) -> bool:
+    return any(taken < size for taken, size in coverage.elements.values())
+
+
+def _where(failing: Sequence[Finding]) -> str:
+    """Return what the failing entries have in common, which says where in the code to look."""
     first = failing[0]
     columns = {(f.input, f.input_index) for f in failing}
     rows = {(f.output, f.output_index) for f in failing}
+    inputs, outputs = {f.input for f in failing}, {f.output for f in failing}
     subject = f"how {first.endpoint} computes" if len({f.endpoint for f in failing}) == 1 else "what computes"
-    if len(failing) > 1 and len(columns) == 1:
-        return f"Next: all failures lie in one column; look at {subject} the part of {_element(*columns.pop())}."
-    if len(failing) > 1 and len(rows) == 1:
-        return f"Next: all failures lie in one row; look at {subject} the derivative of {_element(*rows.pop())}."
     entry = f"d {_element(first.output, first.output_index)} / d {_element(first.input, first.input_index)}"
     if len(failing) == 1:
-        return f"Next: only one entry is wrong; look at {subject} {entry}."
-    inputs, outputs = {f.input for f in failing}, {f.output for f in failing}
+        return f"Next: one entry is wrong; look at {subject} {entry}."
+    if len(columns) == 1:
+        return f"Next: all failures are derivatives by {_element(*columns.pop())}; look at {subject} them."
+    if len(rows) == 1:
+        by = f" by {inputs.pop()}" if len(inputs) == 1 else ""
+        return f"Next: all failures are derivatives of {_element(*rows.pop())}{by}; look at {subject} them."
     if len(inputs) == 1 or len(outputs) == 1:
         blocks = f"{', '.join(sorted(outputs))} by {', '.join(sorted(inputs))}"
         return f"Next: all failures are in {blocks}; look at {subject} it, beginning with {entry}."
@@ -223,18 +234,18 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
         return
     yield ""
     yield "Pairs, at the worst entry of each:"
-    yield f"  {'output / input':22} {'endpoint':8} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
+    width = max((8, *(len(pair.endpoint) for pair in pairs)))
+    yield f"  {'output / input':22} {'endpoint':{width}} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
     ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
     for pair in ranked[:_SHOWN_PAIRS]:
-        name = _shortened(f"{pair.output} / {pair.input}", 22)
+        name = f"{pair.output} / {pair.input}"
+        if len(name) > 22:
+            yield from textwrap.wrap(name, _WIDTH, initial_indent="  ", subsequent_indent="    ")
+            name = ""
         values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>7.1g}"
-        yield f"  {name:22} {pair.endpoint:8} {f'{pair.failures}/{pair.entries}':>11} {values}"
+        yield f"  {name:22} {pair.endpoint:{width}} {f'{pair.failures}/{pair.entries}':>11} {values}"
     if len(pairs) > _SHOWN_PAIRS:
         yield f"  ... and {len(pairs) - _SHOWN_PAIRS} more in report.pairs"
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def _notes(report: Report) -> Iterator[str]:

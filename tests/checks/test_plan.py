@@ -201,3 +201,31 @@ def test_the_whole_plan_is_everything():
     assert plan.is_whole
     assert plan.size == 7
     assert plan.elements == {"a": (3, 3), "b": (2, 2)}
+
+
+@pytest.mark.parametrize("most", [20, 24, 27, 31, 40])
+def test_a_rounded_output_is_not_accused_when_the_budget_ends_early(most):
+    for x0 in (0.6, 1.0, 1.4):
+        report = fdcheck.verify(
+            lambda x: np.round(np.sin(x), 3), np.array([x0]), jacobian=lambda x: np.diag(np.cos(x)), max_applies=most
+        )
+        assert report.verdict == "inconclusive", str(report)
+        assert report.applies <= most
+
+
+def test_what_a_spent_budget_left_open_is_said_to_be_so():
+    report = fdcheck.verify(np.sin, np.linspace(0.1, 1, 3), vjp=lambda x, ct: ct * np.cos(x), max_applies=16)
+    assert report.verdict == "inconclusive"
+    assert all("max_applies" in finding.message for finding in report.findings)
+    assert any("the budget of 16 calls of apply is spent" in note for note in report.notes)
+
+
+def test_the_noise_of_outputs_that_the_sample_does_not_move_is_known():
+    def jittery(x):  # a noise of 1e-6 that hangs on the bits of each input
+        bits = x.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return np.sin(x) + 1e-6 * ((bits >> np.uint64(40)).astype(float) / 2**24 - 0.5)
+
+    x0 = np.linspace(0.1, 1, 12)
+    for seed in range(5):
+        report = fdcheck.verify(jittery, x0, vjp=lambda x, ct: ct * np.cos(x), max_evals=2, seed=seed)
+        assert report.verdict != "fail", str(report)

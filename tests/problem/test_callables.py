@@ -9,7 +9,7 @@ import pytest
 
 import fdcheck
 from fdcheck import InvalidInput, Status, Verdict
-from fdcheck.problem.callables import Breach, Function, Problem, checked_array
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.evaluate import column_differences
 
 
@@ -203,6 +203,15 @@ def test_the_other_endpoints_are_still_checked():
     assert {pair.endpoint for pair in report.pairs} == {"vjp"}
 
 
+def test_a_breach_that_a_front_end_raises_is_reported_as_it_is():
+    def broken(x, cotangent):
+        raise Breach("vjp", Status.SHAPE, "the server returned another shape.")
+
+    report = fdcheck.verify(np.sin, 1.0, vjp=broken)
+    assert report.verdict is Verdict.FAIL
+    assert [(f.status, f.message) for f in report.findings] == [(Status.SHAPE, "the server returned another shape.")]
+
+
 def test_apply_that_raises_at_x0_measures_nothing_and_says_where():
     report = fdcheck.verify(raises_here, 1.0, vjp=lambda x, c: c)
     assert report.verdict is Verdict.INCONCLUSIVE
@@ -369,10 +378,3 @@ def test_longdouble_differences_are_formed_in_longdouble():
     np.testing.assert_array_equal(beside(problem, 1, one + tiny), [0, 3 * 2.0**-60])
     scalar = problem_of(lambda x: x * x, one)
     assert beside(scalar, 0, one + tiny)[0] == 2 * 2.0**-60
-
-
-def test_checked_array_takes_python_numbers_for_any_dtype():
-    notes = []
-    for value in (1, 1.0):
-        assert checked_array("vjp", value, (), np.dtype(np.float32), "x", "x0", notes) == 1.0
-    assert notes == []
