@@ -23,31 +23,17 @@ import numpy as np
 PENDING, AGREES, DISAGREES, KINK, JUMP, NOISE, CURVATURE, EDGE, NONFINITE, SKIPPED = range(10)
 # Codes of an entry; NOISE, CURVATURE and EDGE are the reasons why one is undecided, SKIPPED is not looked at.
 
-SMOOTH, OPEN, BENT, BROKEN = range(4)
-# What f looks like at x: no kink, not known yet, a kink, a jump.
-
-FINER, COARSER, FILLING = range(3)
-# Steps that an entry may ask for: below all there are, above them, between two of them.
-
-MAX_STEPS = 16
-# Steps that one column may take: nine reach full accuracy, the rest place a kink or a jump.
-
-H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD, ASK, SHOWN = range(12)
-SERIES = 12
+SMOOTH, OPEN, BENT, BROKEN = range(4)  # what f looks like at x: no kink, not known yet, a kink, a jump
+FINER, COARSER, FILLING = range(3)  # steps asked for: below all there are, above them, between two of them
+MAX_STEPS = 16  # steps that one column may take: nine reach full accuracy, the rest place a kink or a jump
+H, POWER, SLOPE, SIGMA, GAP, RIGHT, LEFT, JITTER, TABLEAU, SPREAD, ASK, SHOWN = range(SERIES := 12)
 # Rows of the steps of one entry: half-width, its power in the error, the slopes and what they carry, and scratch;
 # then the steps that are asked for, and the estimate and error bar that are shown of it.
 
-VALUE, LEVEL, UNIT, RTOL_OUT, ATOL, SHARE, ROW, TOP = range(8)
-# Rows of what is known of an output: value, noise and unit roundoff at x0, and the accuracy of its entries.
-
-SIZE, SCALE, LOW, HIGH, RTOL_IN = range(5)
-# Rows of what is known of an input: magnitude, scale, narrowest and widest step, tolerance of its entries.
-
-UP, DOWN = range(2)
-# Sides of a difference.
-
-ESTIMATE, ERROR, STEP = range(3)
-# What is found of an entry.
+VALUE, LEVEL, UNIT, RTOL_OUT, ATOL, SHARE, ROW, TOP = range(8)  # of an output: noise and accuracy of its entries
+SIZE, SCALE, LOW, HIGH, RTOL_IN = range(5)  # of an input: magnitude, narrowest and widest step, tolerance
+UP, DOWN = range(2)  # sides of a difference
+ESTIMATE, ERROR, STEP = range(3)  # what is found of an entry
 
 
 class _Entry(NamedTuple):
@@ -70,9 +56,7 @@ class _Entry(NamedTuple):
     closing: bool  # no further step will be taken
 
 
-NOISE_BARS = 3.0
-# Standard deviations of noise in an error bar: a normal deviate leaves it in 0.3 % of the cases.
-
+NOISE_BARS = 3.0  # standard deviations of noise in an error bar: a normal deviate leaves it in 0.3 % of the cases
 _STANDS_OUT = 8.0  # a gap above 8 noise / h is real: it is 3.3 of its standard deviations sqrt(6) noise / h
 _DIFFERS = 6.0  # two gaps that differ by more than this many noise / h are not one: 2.4 standard deviations
 _KINK_EXPONENT = 0.5  # halfway between 0 (kink) and 1 (smooth) in d log|gap| / d log h
@@ -83,6 +67,7 @@ _AT_X = 2.0**-48  # part of its scale within which a kink counts as lying at x: 
 _WIDE = 2.0**-4  # part of its widest step that an input has moved when an output that stands still is a constant
 _SPAN = 2.0**-20  # part of its scale that an input has to move before what f varies by says anything of its size
 _VOTES = 3  # no claim is rejected on two numbers that happen to be close
+_REACH = 8.0  # last changes that a slope may be away: half of a kink's gap is 7 of them where d is a quarter of h
 _ENOUGH = 6  # steps after which a rejected claim is not measured more accurately for the sake of the report
 _WINDOW = 4  # steps in an extrapolation: a fifth adds noise and no accuracy in double precision
 
@@ -147,6 +132,20 @@ def _votes(claim: float, estimate: float, entry: Any, w: Any) -> int:
         elif off - noise > half:
             votes = 0  # a smaller step tells another story than the larger ones
     return votes
+
+
+def _heads_for(claim: float, points: int, w: Any) -> bool:
+    """Tell whether slopes move towards a claim, and faster the smaller the step: a kink lies below the smallest step.
+
+    Beyond a kink at distance d they go as 1 - d / h; those of a smooth function settle instead.
+    """
+    if points < 3:
+        return False
+    last, before = w[SLOPE, 0] - w[SLOPE, 1], w[SLOPE, 1] - w[SLOPE, 2]
+    noise = NOISE_BARS * math.sqrt(w[SIGMA, 0] ** 2 + w[SIGMA, 1] ** 2)
+    left = claim - w[SLOPE, 0]
+    grows = last * before > 0.0 and abs(last) > max(abs(before), noise)
+    return grows and left * last > 0.0 and abs(left) <= _REACH * abs(last)
 
 
 def _widest_hole(w: Any, count: int) -> float:
@@ -479,7 +478,7 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side
     precise = bar <= goal
     if precise and close and points >= entry.least and (entry.power == 2 or points >= _VOTES):
         return AGREES
-    votes = 0 if close else _votes(claim, found, entry, w)
+    votes = 0 if close or _heads_for(claim, points, w) else _votes(claim, found, entry, w)
     settled = bar <= max(entry.rtol * abs(found), entry.base) or points >= _ENOUGH or entry.closing
     if votes >= _VOTES and settled:
         return DISAGREES

@@ -384,3 +384,20 @@ def test_rounded_output_at_its_maximum_where_both_sides_jump_alike(x0, amplitude
 
     assert verdict(apply, x0, slope, dtype) == "inconclusive"
     assert verdict(apply, x0, slope - 3, dtype) == "fail"
+
+
+def test_a_kink_that_float32_can_only_see_from_afar_is_no_evidence_against_the_slope_at_x():
+    draw = np.random.default_rng(0)
+    words = []
+    for _ in range(60):
+        slope, distance = draw.uniform(0.005, 0.05), 10 ** draw.uniform(-2.5, -1.2)
+        bend, x0, offset = slope * draw.uniform(0.005, 0.1), np.float32(draw.uniform(0.3, 1.5)), draw.uniform(0.5, 1.5)
+
+        def apply(x, slope=slope, bend=bend, place=x0 + distance, offset=offset):
+            beyond = np.maximum(x - x.dtype.type(place), x.dtype.type(0))
+            return (x.dtype.type(offset) + x.dtype.type(slope) * x + x.dtype.type(bend) * beyond).astype(x.dtype)
+
+        words.append(verdict(apply, x0, slope, np.float32))
+        assert verdict(apply, x0, 1.3 * slope, np.float32) == "fail"
+    assert "fail" not in words
+    assert words.count("pass") > 45
