@@ -145,7 +145,7 @@ def _heads_for(claim: float, points: int, w: Any) -> bool:
     noise = NOISE_BARS * math.sqrt(w[SIGMA, 0] ** 2 + w[SIGMA, 1] ** 2)
     left = claim - w[SLOPE, 0]
     grows = last * before > 0.0 and abs(last) > max(abs(before), noise)
-    return grows and left * last > 0.0 and abs(left) <= _REACH * abs(last)
+    return bool(grows and left * last > 0.0 and abs(left) <= _REACH * abs(last))
 
 
 def _widest_hole(w: Any, count: int) -> float:
