@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         Verdict,
     )
     from fdcheck.second_order import verify_second_order
+    from fdcheck.settings import Contract
 
 __all__ = [
     "Block",
+    "Contract",
     "Coverage",
     "DerivativeMismatch",
     "Diagnosis",
@@ -52,6 +54,7 @@ __all__ = [
 
 _HOME = {
     "Block": "fdcheck.estimates",
+    "Contract": "fdcheck.settings",
     "EpsAdvice": "fdcheck.advice",
     "EpsBlock": "fdcheck.advice",
     "EpsPath": "fdcheck.advice",

@@ -12,13 +12,14 @@ from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings, pairs_of
 from fdcheck.checks.plan import expected_applies, planned, whole
 from fdcheck.checks.probing import look_beyond_sample
+from fdcheck.checks.products import owed
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import claims_of
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
-from fdcheck.settings import Settings, settings_from
+from fdcheck.settings import Contract, Settings, settings_from
 
 
 def verify(
@@ -42,6 +43,7 @@ def verify(
     max_failures: int | None = None,
     seed: int | None = None,
     profile: str | None = None,
+    contract: Contract | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Report:
     """Check derivatives of ``apply`` against finite differences with error bars.
@@ -97,6 +99,8 @@ def verify(
     profile : str, optional
         ``'default'``, ``'quick'`` (half the applies), ``'strict'`` (full accuracy before comparing), ``'noisy'``
         (a tolerance of 2 %), or a name of a file ``fdcheck profiles`` lists.
+    contract : Contract, optional
+        What endpoints owe beside right numbers (linearity, dtype, batches ...); not checked by default.
     progress : callable, optional
         Called as ``progress(done, expected)`` after each call of apply; ``expected`` is a guess that grows where more
         is needed.
@@ -140,7 +144,7 @@ def verify(
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
         endpoints=endpoints, bounds=bounds, max_evals=max_evals, max_applies=max_applies,
-        max_output_samples=max_output_samples, max_failures=max_failures, seed=seed,
+        max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract,
     )  # fmt: skip
     given = _given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
     function = Function("apply", apply)
@@ -154,8 +158,10 @@ def verify(
             return unmeasured_report(breach.finding, function, given, settings)
         limits = limits_from(problem, settings)
         plan = planned(problem, settings)
-        claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes)
+        claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes, contract or Contract())
         findings += breaches
+        if contract is not None:
+            findings += owed(problem, {name: given[name] for name in claimed.names}, contract, settings.seed)
         pairs: list[Pair] = []
         measured = 0
         if claimed.matrix.size:

@@ -276,7 +276,7 @@ def _curvature(name: str, endpoint: Function, problem: Problem, own: Any) -> tup
     product: Linear = linear_map(endpoint, problem)
     if name == "jacobian":
         whole = np.arange(problem.inputs.size)
-        matrix = claimed_matrix(endpoint, problem, whole, np.arange(problem.outputs.size), [])
+        matrix, _ = claimed_matrix(endpoint, problem, whole, np.arange(problem.outputs.size), [])
 
         def times(u: Vector) -> Vector:
             return matrix @ u

@@ -37,6 +37,46 @@ _WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failu
 
 
 @dataclass(frozen=True)
+class Contract:
+    """What jvp, vjp and jacobian owe beside right numbers; given to :func:`fdcheck.verify`, all of it is checked.
+
+    That is: linear in the tangent or cotangent, the same result twice, with any memory layout of it, no change of the
+    arguments, and a jvp and a vjp that are adjoint to each other. 10 to 16 calls of each jvp and vjp.
+
+    Parameters
+    ----------
+    nondet_tol : float, optional
+        By how much two equal calls may differ, in the unit of the result; by default what rounding may cost.
+    exact_dtype : bool
+        Whether a result of a wider dtype, or of integers, is a breach and not a note.
+    batched : bool
+        Whether a stack of tangents or cotangents, on a new leading axis, has to give the stack of the results.
+    masked : bool
+        Whether entries off the pattern of a scipy.sparse jacobian are not looked at; else they have to be zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fdcheck
+    >>> vjp = lambda x, ct: np.cos(x) * np.abs(ct)
+    >>> fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=vjp).passed  # one-hot cotangents are positive
+    True
+    >>> report = fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=vjp, contract=fdcheck.Contract())
+    >>> str(report.verdict), str(report.findings[0].status)
+    ('fail', 'nonlinear')
+    """
+
+    nondet_tol: float | None = None
+    exact_dtype: bool = False
+    batched: bool = False
+    masked: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nondet_tol is not None:
+            _number("nondet_tol", self.nondet_tol, positive=False)
+
+
+@dataclass(frozen=True)
 class Settings:
     """Options of a check; the names are the same in Python, in profiles and on the command line.
 
@@ -67,7 +107,9 @@ class Settings:
     seed : int
         Seed of the random directions and samples.
     profile : str
-        ``'default'``, ``'quick'`` or ``'strict'``.
+        ``'default'``, ``'quick'``, ``'strict'`` or ``'noisy'``.
+    contract : Contract or None
+        What endpoints owe beside right numbers; None where that is not checked.
     least_steps : int
         Steps before an entry may agree (set by the profile).
     full_accuracy : bool
@@ -88,6 +130,7 @@ class Settings:
     max_failures: int = 10
     seed: int = 0
     profile: str = "default"
+    contract: Contract | None = None
     least_steps: int = 2
     full_accuracy: bool = False
 
@@ -194,6 +237,8 @@ def _converted(options: Mapping[str, Any], known: Collection[str]) -> dict[str, 
             raise InvalidInput(f"{name}: unknown option; there are: {', '.join(sorted(known))}")
     if "profile" in values and values["profile"] not in profile_names():
         raise InvalidInput(f"profile: expected one of {', '.join(profile_names())}, got {values['profile']!r:.60}")
+    if not isinstance(values.get("contract", Contract()), Contract):
+        raise InvalidInput(f"contract: expected an fdcheck.Contract, got {values['contract']!r:.60}")
     for name in ("rtol", "atol", "eps"):
         if name in values:
             values[name] = _number(name, values[name], positive=name == "eps")

@@ -120,7 +120,7 @@ def _decided(
     """Measure the columns of a plan with a given noise, and take second looks where something does not fit."""
     m, n = problem.outputs.size, problem.inputs.size
     claims = claimed.matrix if claimed else None
-    wanted = claimed.rows if claimed else np.ones((1, m), np.bool_)
+    wanted = _wanted(claimed) if claimed else np.ones((1, m, n), np.bool_)
     known = np.zeros((0, m, n)) if claims is None else claims
     full = settings.full_accuracy or claims is None
     goal, noise = accuracy(problem, known, noise, steps, settings.rtol, settings.atol or 0.0, full)
@@ -158,12 +158,18 @@ def measure_also(problem: Problem, claimed: Claimed, found: Elementwise, column:
     """
     rules = found.rules
     first = first_steps(problem, claimed.matrix, rules.noise, rules.steps, rules.accuracy, found.forced)
-    further = measured(problem, claimed.matrix, claimed.rows, np.array([column]), first, rules)
+    further = measured(problem, claimed.matrix, _wanted(claimed), np.array([column]), first, rules)
     own = Elementwise(further, rules, found.forced, found.rough)
     _look_for_roughness(problem, claimed.matrix, own)
     found.measurement.code[:, :, column] = further.code[:, :, column]
     found.measurement.entry[:, :, column] = further.entry[:, :, column]
     found.measurement.columns.update(further.columns)
+
+
+def _wanted(claimed: Claimed) -> NDArray[np.bool_]:
+    """Return the entries that each endpoint was asked for and wants looked at, shape (e, m, n)."""
+    wanted: NDArray[np.bool_] = claimed.rows[:, :, None] & ~claimed.masked
+    return wanted
 
 
 def measured(
@@ -174,9 +180,10 @@ def measured(
     first: NDArray[np.float64],
     rules: Rules,
 ) -> Measurement:
-    """Return what is measured of columns in the rows wanted of each endpoint, shape (e, m)."""
+    """Return what is measured of columns, in the entries wanted of each endpoint, shape (e, m, n)."""
     found = unmeasured(len(wanted), problem.outputs.size, problem.inputs.size)
-    found.code[:, :, as_index(columns)] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)[:, :, None]
+    own = as_index(columns)
+    found.code[:, :, own] = np.where(wanted[:, :, own], kernels.PENDING, kernels.SKIPPED)
     measure_columns(problem, claims, columns, first, rules, found)
     return found
 

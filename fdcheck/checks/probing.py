@@ -76,6 +76,8 @@ def look_beyond_sample(
         claim disagrees.
     """
     probe = _Probe(problem, given, claimed, found, _squares(claimed, found))
+    if claimed.masked.any():
+        return Beyond(("inputs outside of the sample were not looked at: masked entries hide what they add up to",))
     direction = _direction(problem, found, plan.others, seed)
     moved = np.count_nonzero(direction)
     others = f"the other {moved} input coordinates, moved together along one random direction,"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from fdcheck.problem.callables import Breach, Function, Problem, described
 from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
+from fdcheck.settings import Contract
 
 Vector = NDArray[np.float64]
 
@@ -140,6 +142,28 @@ def random_vector(layout: Layout, draw: np.random.Generator) -> Vector:
     return vector
 
 
+def owed(problem: Problem, given: Mapping[str, Function], contract: Contract, seed: int) -> list[Finding]:
+    """Return where endpoints break a contract that the user asks for, each breach once.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    given : dict of str to Function
+        The endpoints.
+    contract : Contract
+        What they owe.
+    seed : int
+        Seed of the random vectors.
+    """
+    found = contract_findings(problem, given, contract.nondet_tol, seed)
+    for name, endpoint in given.items():
+        if contract.batched and name != "jacobian":
+            product = linear_map(endpoint, problem)
+            found += batched_findings(product, functools.partial(stacked_product, product), seed=seed)
+    return list({(finding.endpoint, finding.status): finding for finding in reversed(found)}.values())[::-1]
+
+
 def batched_findings(
     product: Linear, stacked: Callable[[Sequence[Vector]], Vector], count: int = 3, seed: int = 0
 ) -> list[Finding]:
@@ -162,7 +186,8 @@ def batched_findings(
         loop = np.array([product(v) for v in vectors])
         together = stacked(vectors)
     except Exception as error:
-        return [Finding(name, Status.BATCHED, f"a stack of {count} vectors cannot be given: {described(error)}.")]
+        reason = error.finding.message if isinstance(error, Breach) else f"{described(error)}."
+        return [Finding(name, Status.BATCHED, f"a stack of {count} vectors cannot be given: {reason}")]
     if together.shape != loop.shape:
         message = f"a stack of {count} vectors gave shape {together.shape}; the loop gives {loop.shape}."
         return [Finding(name, Status.BATCHED, message)]
@@ -170,6 +195,40 @@ def batched_findings(
     if not off:
         return []
     return [Finding(name, Status.BATCHED, f"{name} of a stack of {count} vectors differs from the loop {off}.")]
+
+
+def stacked_product(product: Linear, vectors: Sequence[Vector]) -> Vector:
+    """Return the products with a stack of vectors, from one call with a new leading axis, shape (count, size).
+
+    Raises
+    ------
+    Breach
+        If the endpoint raises or returns another structure than for a single vector.
+    """
+    structures = [trees.from_coordinates(vector, product.into) for vector in vectors]
+    stack = optree.tree_map(
+        lambda *parts: None if parts[0] is None else np.stack(parts),
+        *structures,
+        none_is_leaf=True,
+        namespace="fdcheck",
+    )
+    where = f"x0 and a stack of {len(vectors)} vectors"
+    result = product.endpoint(product.problem.arguments(), trees.flatten(stack), where=where)
+    leaves = trees.matched_leaves(result, product.out)
+    name, expected = product.endpoint.name, f"the structure of {product.like}, each array with a leading axis"
+    if leaves is None:
+        raise Breach(
+            name, Status.STRUCTURE, f"{name} returned {type(result).__name__} for a stack; expected {expected}."
+        )
+    rows = np.zeros((len(vectors), product.out.size))
+    for leaf in product.out.leaves:
+        part = np.asarray(leaves[leaf.position])
+        if part.shape != (len(vectors), *leaf.shape):
+            shape = (len(vectors), *leaf.shape)
+            raise Breach(name, Status.SHAPE, f"{name} returned shape {part.shape} for {leaf.path}; expected {shape}.")
+        for k, own in enumerate(part):
+            rows[k, leaf.start : leaf.stop] = trees.real_view(own.astype(leaf.dtype))
+    return rows
 
 
 def amended(report: Report, findings: Sequence[Finding], notes: Sequence[str] = ()) -> Report:

@@ -14,6 +14,7 @@ from fdcheck.problem.callables import Breach, Function, Problem, describe, descr
 from fdcheck.problem.returned import checked_array, returned, tangent
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import Finding, Status
+from fdcheck.settings import Contract
 
 Claims = NDArray[np.float64]
 
@@ -30,11 +31,14 @@ class Claimed:
         Their claims, NaN where an endpoint was not called.
     rows : ndarray of bool, shape (e, m)
         Outputs that each was asked for.
+    masked : ndarray of bool, shape (e, m, n)
+        Entries off the pattern of a sparse jacobian whose owner does not want them looked at.
     """
 
     names: tuple[str, ...]
     matrix: NDArray[np.float64]
     rows: NDArray[np.bool_]
+    masked: NDArray[np.bool_]
 
 
 def claims_of(
@@ -43,6 +47,7 @@ def claims_of(
     columns: NDArray[np.int64],
     rows: NDArray[np.int64],
     notes: list[str],
+    contract: Contract,
 ) -> tuple[Claimed, list[Finding]]:
     """Return what the endpoints that keep their contract claim, and the breaches of the others.
 
@@ -52,25 +57,35 @@ def claims_of(
         The endpoints by name.
     problem, columns, rows, notes
         As for :func:`claimed_matrix`.
+    contract : Contract
+        ``exact_dtype`` and ``masked`` are read.
     """
     names: list[str] = []
     matrices: list[NDArray[np.float64]] = []
+    masks: list[NDArray[np.bool_]] = []
     breaches: list[Finding] = []
     asked = np.zeros(problem.outputs.size, np.bool_)
     asked[rows] = True
     for name, endpoint in given.items():
+        remarks: list[str] = []
         try:
-            matrices.append(claimed_matrix(endpoint, problem, columns, rows, notes))
-            names.append(name)
+            matrix, off_pattern = claimed_matrix(endpoint, problem, columns, rows, remarks)
+            if contract.exact_dtype and remarks:
+                raise Breach(name, Status.DTYPE, f"exact_dtype: {remarks[0]}")
         except Breach as breach:
             breaches.append(breach.finding)
+            continue
+        notes.extend(remarks)
+        names.append(name)
+        matrices.append(matrix)
+        masks.append(off_pattern if contract.masked else np.zeros_like(off_pattern))
     wanted = np.array([asked if name == "vjp" else np.ones_like(asked) for name in names], np.bool_)
-    return Claimed(tuple(names), np.array(matrices), wanted), breaches
+    return Claimed(tuple(names), np.array(matrices), wanted, np.array(masks)), breaches
 
 
 def claimed_matrix(
     endpoint: Function, problem: Problem, columns: NDArray[np.int64], rows: NDArray[np.int64], notes: list[str]
-) -> Claims:
+) -> tuple[Claims, NDArray[np.bool_]]:
     """Return what an endpoint claims the real Jacobian to be.
 
     Parameters
@@ -88,10 +103,12 @@ def claimed_matrix(
 
     Returns
     -------
-    ndarray, shape (m, n)
+    claims : ndarray, shape (m, n)
         One row per real output coordinate, one column per real input coordinate; NaN where a jvp or vjp was
         not called. Cost in endpoint calls: one for a jacobian, one for each column for a jvp, one for each row
         for a vjp.
+    off_pattern : ndarray of bool, shape (m, n)
+        Entries that a sparse jacobian does not hold.
 
     Raises
     ------
@@ -99,8 +116,12 @@ def claimed_matrix(
         If the endpoint raises, or returns another structure, shape or dtype than its convention asks for.
     """
     found: list[str] = []
+    off_pattern = np.zeros((problem.outputs.size, problem.inputs.size), np.bool_)
     if endpoint.name == "jacobian":
-        matrix = _from_jacobian(endpoint, problem, found)
+        result = endpoint(problem.arguments())
+        matrix = _from_jacobian(result, problem, found)
+        if hasattr(result, "tocoo"):
+            off_pattern = _off_pattern(result, problem)
     else:
         matrix = np.full((problem.outputs.size, problem.inputs.size), np.nan)
         if endpoint.name == "jvp":
@@ -112,7 +133,7 @@ def claimed_matrix(
     if endpoint.mutated:
         raise Breach(endpoint.name, Status.MUTATION, f"{endpoint.name} changed its arguments in place.")
     notes.extend(dict.fromkeys(found))
-    return matrix
+    return matrix, off_pattern
 
 
 def claimed_column(
@@ -165,9 +186,17 @@ def one_hot(layout: Layout, coordinate: int) -> NDArray[np.float64]:
     return vector
 
 
-def _from_jacobian(jacobian: Function, problem: Problem, notes: list[str]) -> Claims:
-    """Return the claims of a jacobian: dense, nested, sparse or a LinearOperator."""
-    result = jacobian(problem.arguments())
+def _off_pattern(matrix: Any, problem: Problem) -> NDArray[np.bool_]:
+    """Return the entries that a sparse matrix does not hold, of the inputs and outputs that are selected."""
+    entries = matrix.tocoo()
+    off = np.ones(entries.shape, np.bool_)
+    off[entries.row, entries.col] = False
+    selected: NDArray[np.bool_] = off[np.ix_(problem.outputs.among_all(), problem.inputs.among_all())]
+    return selected
+
+
+def _from_jacobian(result: Any, problem: Problem, notes: list[str]) -> Claims:
+    """Return the claims of what a jacobian returned: dense, nested, sparse or a LinearOperator."""
     m, n = problem.outputs.whole_size, problem.inputs.whole_size
     matrix = _as_matrix(result)
     if matrix is not None:

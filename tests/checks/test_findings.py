@@ -25,7 +25,7 @@ def comparisons(apply, x0, claims, **options):
     with np.errstate(all="ignore"):
         matrix = np.array(claims, float)
         names = tuple(f"e{k}" for k in range(len(claims)))
-        claimed = Claimed(names, matrix, np.ones(matrix.shape[:2], bool))
+        claimed = Claimed(names, matrix, np.ones(matrix.shape[:2], bool), np.zeros(matrix.shape, bool))
         found = measure(problem, claimed, settings, limits_from(problem, settings), whole(problem))
     return problem, compared(claimed, found)
 

@@ -25,7 +25,7 @@ def linear(x):
 def claims(name, endpoint, apply=linear, x0=X, notes=None, **paths):
     problem = Problem(Function("apply", apply), x0, **paths)
     columns, rows = np.arange(problem.inputs.size), np.arange(problem.outputs.size)
-    return claimed_matrix(Function(name, endpoint), problem, columns, rows, [] if notes is None else notes)
+    return claimed_matrix(Function(name, endpoint), problem, columns, rows, [] if notes is None else notes)[0]
 
 
 def breach(name, endpoint, apply=linear, x0=X):
