@@ -14,8 +14,8 @@ from fdcheck.adapters import tesseract_rule
 from fdcheck.adapters.tesseract_client import SHORT, TIMEOUT, Client, Lost, opened
 from fdcheck.adapters.tesseract_view import ENDPOINTS, View
 from fdcheck.api import verify as verify_callables
-from fdcheck.checks.contract import linearity_finding
 from fdcheck.checks.findings import by_severity
+from fdcheck.checks.linearity import linearity_finding
 from fdcheck.problem.callables import Breach
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, InvalidInput, Report, Verdict

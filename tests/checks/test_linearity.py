@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fdcheck.checks.contract import linearity_finding
+from fdcheck.checks.linearity import linearity_finding
 from fdcheck.results import BREACHES, Status
 
 ANSWERS = np.array([[1.0, 2.0, 0.0], [0.5, -3.0, 0.0], [2.0, 1e-9, 0.0], [-4.0, 5.0, 0.0]])

@@ -1,4 +1,4 @@
-"""What an endpoint owes beside right entries: an answer that is linear in its tangent or cotangent."""
+"""Whether answers to dense tangents or cotangents are the sums of the one-hot ones that are known already."""
 
 from __future__ import annotations
 
