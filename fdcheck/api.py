@@ -16,6 +16,7 @@ from fdcheck.checks.products import owed
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
+from fdcheck.numerics.differences import measured_columns
 from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import claims_of
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
@@ -171,7 +172,7 @@ def verify(
                 about_others = look_beyond_sample(problem, given, claimed, found, plan, settings.seed)
                 notes += about_others.notes
                 findings += about_others.findings
-            measured = int(np.isfinite(found.measurement.eps).any(axis=0).sum())
+            measured = len(plan.columns) if plan.is_whole else measured_columns(found.measurement)
             for comparison in compared(claimed, found):
                 pairs += pairs_of(problem, comparison)
                 findings += entry_findings(problem, comparison)

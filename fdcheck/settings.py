@@ -177,9 +177,9 @@ def from_environment(prefix: str = "FDCHECK_") -> tuple[dict[str, Any], str]:
     """
     found: dict[str, Any] = {}
     others = tuple(name for name in _OTHERS if name != prefix)
-    for variable, text in os.environ.items():
-        if text and variable.startswith(prefix) and not variable.startswith(others):
-            name = variable.removeprefix(prefix).lower()
+    for variable in [key for key in os.environ if key.startswith(prefix)]:
+        if os.environ[variable] and not variable.startswith(others):
+            name, text = variable.removeprefix(prefix).lower(), os.environ[variable]
             found[name] = text.split() if name in _LISTS else _read(variable, text, name in _MAPPINGS)
     return found, f"environment variable {prefix}"
 
@@ -196,22 +196,23 @@ def _read(variable: str, text: str, only_json: bool) -> Any:
 
 def from_pyproject() -> tuple[dict[str, Any], str]:
     """Return the table ``[tool.fdcheck]`` of the nearest pyproject.toml upwards of the working directory."""
-    folder = Path.cwd()
-    for place in (folder, *folder.parents):
-        path = place / "pyproject.toml"
+    folder, above = os.getcwd(), ""
+    while folder != above:
+        path = os.path.join(folder, "pyproject.toml")
         try:
-            changed = path.stat().st_mtime_ns
+            changed = os.stat(path).st_mtime_ns
         except OSError:
+            folder, above = os.path.dirname(folder), folder
             continue
         return dict(_tool_table(path, changed)), f"[tool.fdcheck] of {path}: "
     return {}, ""
 
 
 @functools.lru_cache(maxsize=8)
-def _tool_table(path: Path, changed: int) -> Mapping[str, Any]:
+def _tool_table(path: str, changed: int) -> Mapping[str, Any]:
     """Return the table of one file as it was when it was last changed."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("fdcheck", {})
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("tool", {}).get("fdcheck", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidInput(f"{path}: {error}") from error
     if not isinstance(table, dict):

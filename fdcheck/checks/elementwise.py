@@ -183,7 +183,7 @@ def measured(
     """Return what is measured of columns, in the entries wanted of each endpoint, shape (e, m, n)."""
     found = unmeasured(len(wanted), problem.outputs.size, problem.inputs.size)
     own = as_index(columns)
-    found.code[:, :, own] = np.where(wanted[:, :, own], kernels.PENDING, kernels.SKIPPED)
+    found.code[:, :, own] = np.where(wanted[:, :, own], np.int8(kernels.PENDING), np.int8(kernels.SKIPPED))
     measure_columns(problem, claims, columns, first, rules, found)
     return found
 

@@ -118,6 +118,11 @@ def unmeasured(endpoints: int, m: int, n: int) -> Measurement:
     return Measurement(np.full((endpoints, m, n), kernels.SKIPPED, np.int8), np.full((3, m, n), np.nan))
 
 
+def measured_columns(result: Measurement) -> int:
+    """Return how many columns were measured."""
+    return int(np.isfinite(result.eps).any(axis=0).sum())
+
+
 def as_index(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
     """Return an index of ascending columns: a slice where no column is left out, which copies nothing."""
     first, last = int(columns[0]), int(columns[-1])
@@ -159,7 +164,8 @@ def measure_columns(
         chunk = columns[start : start + width]
         table = tables.empty_table(len(chunk), m)
         found = tables.Found(result.code, result.entry, np.zeros((len(chunk), 3)))
-        requests = [(s, float(first[k, chunk[s]])) for s in range(len(chunk)) for k in range(rules.least_steps)]
+        wanted = first[: rules.least_steps, chunk].T.tolist()
+        requests = [(s, h) for s, steps_of_s in enumerate(wanted) for h in steps_of_s]
         while requests:
             _take_steps(problem, chunk, table, requests, rules.bounds)
             slots = np.unique(np.array([s for s, _ in requests], np.int64))

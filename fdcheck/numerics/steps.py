@@ -225,8 +225,10 @@ def _from_claims(claims: NDArray[np.float64], noise: Noise, steps: StepRange, go
     held = STEP_NOISES * noise.level[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         narrow = np.where(size > 0, held / asked, 0.0).max(axis=(0, 1), initial=0.0)
-        zeros = np.where((size == 0).any(axis=0) & (floor > 0), held / floor, 0.0)
-    wide = zeros.max(axis=0, initial=0.0)
+        is_zero = (size == 0).any(axis=0) & (floor > 0)
+        wide = np.zeros(size.shape[2])
+        if is_zero.any():
+            wide = np.where(is_zero, held / floor, 0.0).max(axis=0, initial=0.0)
     narrow = np.clip(np.where(narrow > 0, narrow, wide), steps.low, steps.first_high)
     narrow = np.exp2(np.round(np.log2(narrow)))
     wide = np.exp2(np.round(np.log2(np.clip(wide, steps.low, steps.first_high))))

@@ -149,9 +149,9 @@ class Problem:
         self._is_array = self.outputs.spec.is_leaf()
         whole = len(self.outputs.leaves) == 1
         self._expected = [
-            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, own, self.value[own])
+            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, None if whole else own, self.value[own])
             for leaf in self.outputs.leaves
-            for own in [np.s_[:] if whole else slice(leaf.start, leaf.stop)]
+            for own in [slice(leaf.start, leaf.stop)]
         ]
 
     @property
@@ -195,10 +195,10 @@ class Problem:
             array = leaves[position]
             if type(array) is not np.ndarray:
                 array = np.asarray(array, dtype if type(array) is int else None)  # max(0, x) may be an int
-            if array.shape != shape or array.dtype != dtype:
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                 self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
                 return
-            np.subtract(array.ravel() if is_real else trees.real_view(array), value, out[own])
+            np.subtract(array.ravel() if is_real else trees.real_view(array), value, out if own is None else out[own])
 
     def _has_budget(self) -> bool:
         """Return whether apply may be called once more, and tell the user's callback of that call."""

@@ -96,19 +96,20 @@ def column_differences(
     starts = np.array([leaf.start for leaf in problem.inputs.leaves])
     which = np.searchsorted(starts, columns, side="right") - 1
     local = (columns - starts[which]).tolist()
-    leaves = problem.inputs.leaves
+    moves = [(leaf.position, leaf.dtype.kind == "f") for leaf in problem.inputs.leaves]
+    copied, difference = problem.copies, problem.difference
     place = functools.partial(_place, problem, columns, moved)
     for r, (k, inner, value) in enumerate(zip(which.tolist(), local, target.tolist(), strict=True)):
         if value != value:
             out[r][:] = np.nan
             continue
-        leaf, copies = leaves[k], problem.copies()
-        array = copies[leaf.position]
-        if leaf.dtype.kind == "f":
+        (position, is_real), copies = moves[k], copied()
+        array = copies[position]
+        if is_real:
             array.flat[inner] = value
         else:
             (array.imag if inner % 2 else array.real).flat[inner // 2] = value
-        problem.difference(copies, out[r], place, r)
+        difference(copies, out[r], place, r)
 
 
 def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
