@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +82,7 @@ def _load(*arguments: Any) -> Callable[..., None]:
         if isinstance(function, types.FunctionType) and function.__module__ == kernels.__name__:
             twin = types.FunctionType(function.__code__, space, name)
             twin.__module__ = kernels.__name__
-            space[name] = numba.njit(no_cpython_wrapper=True, **_OPTIONS)(twin)
+            space[name] = numba.njit(no_cpython_wrapper=True, forceinline=name == "_gather", **_OPTIONS)(twin)
     entry = space["decide_columns"].py_func
     folder = numba.config.CACHE_DIR
     try:
@@ -91,6 +92,12 @@ def _load(*arguments: Any) -> Callable[..., None]:
         compiled = numba.njit(**_OPTIONS)(entry)
     finally:
         numba.config.CACHE_DIR = folder
-    compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
+    collects = gc.isenabled()
+    gc.disable()  # the compiler keeps nearly all that it makes: looking for garbage in it takes a twentieth of the time
+    try:
+        compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
+    finally:
+        if collects:
+            gc.enable()
     decide: Callable[..., None] = compiled
     return decide
