@@ -1,15 +1,18 @@
-"""What a check returns: verdicts, statuses with their messages, findings, pairs, reports and estimates."""
+"""What a check returns: findings, pairs, reports and estimates."""
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
+
+from fdcheck.statuses import BREACHES as BREACHES
+from fdcheck.statuses import Status as Status
+from fdcheck.statuses import Verdict as Verdict
 
 SCHEMA = "fdcheck-report-1"
 """Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
@@ -31,119 +34,6 @@ class DerivativeMismatch(AssertionError):
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
         self.report = report
-
-
-class Verdict(enum.StrEnum):
-    """The answer of a whole check."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
-class Status(enum.StrEnum):
-    """What was found for one entry, or which part of its contract an endpoint breaks.
-
-    ``status.meaning`` says it in a sentence, ``status.advice`` says what to do next.
-    """
-
-    meaning: str
-    advice: str
-
-    def __new__(cls, word: str, meaning: str, advice: str) -> Self:
-        """Make a member whose value is its word."""
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
-        member.advice = advice
-        return member
-
-    AGREES = "agrees", "The claim lies within tolerance and error bar of the measured derivative.", ""
-    KINK = (
-        "kink",
-        "x0 lies at a kink; the claim lies between the one-sided slopes and is accepted as a subgradient.",
-        "Nothing has to be done; check beside the kink to test each side on its own.",
-    )
-    JUMP = (
-        "jump",
-        "apply jumps at x0; the claim is the slope of one of the two sides and is accepted.",
-        "Move x0 off the jump: there is no derivative at it.",
-    )
-    DISAGREES = (
-        "disagrees",
-        "The claim lies outside of tolerance and error bar of the measured derivative.",
-        "Correct the code that computes this entry.",
-    )
-    UNDECIDED = (
-        "undecided",
-        "The measurement is too poor to say whether the claim is right.",
-        "Reduce the noise of apply (tighter solver tolerance, float64), widen rtol, or move x0.",
-    )
-    NONFINITE = (
-        "nonfinite",
-        "apply gave NaN, an infinity or an exception, so nothing could be measured.",
-        "Move x0 to where apply is finite, or set bounds.",
-    )
-    STRUCTURE = (
-        "structure",
-        "The endpoint returned a structure other than the one its convention asks for.",
-        "Return the structure that the message shows.",
-    )
-    SHAPE = (
-        "shape",
-        "An array of the endpoint has another shape than its convention asks for; nothing is broadcast.",
-        "Return an array of exactly that shape.",
-    )
-    DTYPE = (
-        "dtype",
-        "An array of the endpoint has a narrower dtype, or one of another kind, than the value it belongs to.",
-        "Compute the derivative in the precision of the value.",
-    )
-    RAISED = (
-        "raised",
-        "A callable raised an exception.",
-        "Correct the callable at the file and line that the message names.",
-    )
-    MUTATION = (
-        "mutation",
-        "A callable changed its arguments in place.",
-        "Work on a copy inside the callable.",
-    )
-    NONLINEAR = (
-        "nonlinear",
-        "The answer to a sum of vectors is not the sum of the answers to each: it is no product with a Jacobian.",
-        "Add the terms of all inputs or outputs, each linear in its own tangent or cotangent.",
-    )
-    NONDETERMINISTIC = (
-        "nondeterministic",
-        "A callable gave two different results at the same point.",
-        "Fix the random seed inside it, or check its expectation.",
-    )
-    LAYOUT = (
-        "layout",
-        "The endpoint answers differently when the same tangent or cotangent lies otherwise in memory.",
-        "Do not assume contiguous memory: make a contiguous copy, or index without strides.",
-    )
-    ADJOINT = (
-        "adjoint",
-        "jvp and vjp contradict each other: <w, J v> is not <J^T w, v>.",
-        "Compare both with the measured derivative to see which one is wrong.",
-    )
-    BATCHED = (
-        "batched",
-        "The answer to a stack of tangents or cotangents is not the stack of the answers to each.",
-        "Make the derivative independent of further leading axes, or do not batch it.",
-    )
-    ASYMMETRIC = (
-        "asymmetric",
-        "A second derivative is not symmetric, as every Hessian is where it is continuous.",
-        "Look for a term that was differentiated in one order only.",
-    )
-
-
-_OF_ENTRIES = {Status.AGREES, Status.DISAGREES, Status.KINK, Status.JUMP, Status.UNDECIDED, Status.NONFINITE}
-BREACHES = frozenset(Status) - _OF_ENTRIES
-"""Statuses of an endpoint that broke its contract."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +124,10 @@ class Pair:
     excess : float
         That multiple; above 1 the entry does not agree.
     sensitivity, typical : float
-        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them.
+        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them;
+        of inputs moved together: in an entry of median size of every output, and of the middle one.
+    together : bool
+        Whether the inputs were moved together: the numbers are then those along a random direction.
     """
 
     endpoint: str
@@ -251,6 +144,7 @@ class Pair:
     excess: float
     sensitivity: float
     typical: float = math.nan
+    together: bool = False
 
     @property
     def failures(self) -> int:
@@ -270,6 +164,10 @@ class Coverage:
         Paths of inputs that were carried along and not differentiated.
     elements : dict of str to (int, int)
         By input path: elements perturbed one by one, and elements there are.
+    together : int
+        Real input elements moved together, along a random direction.
+    method : str
+        How it was looked at, and why.
     """
 
     inputs: int
@@ -278,6 +176,8 @@ class Coverage:
     outputs_measured: int
     carried: tuple[str, ...] = ()
     elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    together: int = 0
+    method: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
 ROOMS = (
-    ("results", "estimates", "advice", "settings"),
+    ("statuses", "results", "estimates", "advice", "settings"),
     ("problem",),
     ("numerics",),
     ("checks",),

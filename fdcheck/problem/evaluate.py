@@ -29,13 +29,13 @@ class Bounds:
 
     def is_inside(self, x: NDArray[np.floating]) -> bool:
         """Return whether a point, shape (n,), keeps to the limits."""
-        return bool(((x >= self.lower) & (x <= self.upper)).all())
+        return bool((x >= self.lower).all() and (x <= self.upper).all())
 
 
 def unbounded(problem: Problem) -> Bounds:
     """Return bounds that exclude nothing."""
-    wide = np.full(problem.inputs.size, np.inf)
-    return Bounds(-wide, wide)
+    lower, upper = (np.broadcast_to(limit, problem.inputs.size) for limit in (np.float64(-np.inf), np.float64(np.inf)))
+    return Bounds(lower, upper)
 
 
 def targets(
@@ -95,7 +95,7 @@ def column_differences(
     """
     starts = np.array([leaf.start for leaf in problem.inputs.leaves])
     which = np.searchsorted(starts, columns, side="right") - 1
-    local = (columns - starts[which]).tolist()
+    local = _within_arrays(problem, columns, which, starts).tolist()
     moves = [(leaf.position, leaf.dtype.kind == "f") for leaf in problem.inputs.leaves]
     copied, difference = problem.copies, problem.difference
     place = functools.partial(_place, problem, columns, moved)
@@ -112,6 +112,18 @@ def column_differences(
         difference(copies, out[r], place, r)
 
 
+def _within_arrays(
+    problem: Problem, columns: NDArray[np.int64], which: NDArray[np.int64], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return which real number of its array each coordinate is."""
+    local = columns - starts[which]
+    for k, leaf in enumerate(problem.inputs.leaves):
+        if leaf.chosen is not None:
+            own = which == k
+            local[own] = leaf.chosen[local[own]]
+    return local
+
+
 def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
     """Return which coordinate was moved and how far."""
     leaf = problem.inputs.leaf_at(int(columns[r]))
@@ -122,17 +134,19 @@ def direction_differences(
     problem: Problem, direction: NDArray[np.float64], multiple: float, out: NDArray[np.float64]
 ) -> None:
     """Write f(x0 + multiple * direction) - f(x0) into ``out``, shape (m,)."""
-    point = problem.x + multiple * direction
     leaves = problem.copies()
     for leaf in problem.inputs.leaves:
-        array = leaves[leaf.position]
-        part = point[leaf.start : leaf.stop].astype(leaf.real_dtype)
-        array[...] = (part.view(leaf.dtype) if leaf.parts == 2 else part).reshape(leaf.shape)
+        own = slice(leaf.start, leaf.stop)
+        point = multiple * direction[own]
+        point += problem.x[own]
+        leaf.place(leaves[leaf.position], point)
     problem.difference(leaves, out, lambda times: f"{times:+g} tiny steps along a random direction", multiple)
 
 
 def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
     """Return a value per real input coordinate, ``default`` outside of the given leaves."""
+    if not values:
+        return np.broadcast_to(np.float64(default), problem.inputs.size)  # no memory, whatever the size
     vector = np.full(problem.inputs.size, default)
     for leaf, value in values:
         vector[leaf.start : leaf.stop] = value

@@ -55,7 +55,7 @@ def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDA
         if value is None:
             continue
         array = checked_array(endpoint, value, leaf.shape, leaf.dtype, leaf.path, like, notes)
-        vector[leaf.start : leaf.stop] = trees.real_view(array.astype(leaf.dtype) if leaf.parts == 2 else array)
+        vector[leaf.start : leaf.stop] = leaf.taken(array.astype(leaf.dtype) if leaf.parts == 2 else array)
     return vector, notes
 
 
