@@ -93,7 +93,7 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
 def _noise_of_all(problem: Problem, limits: Limits, settings: Settings) -> Noise:
     """Return the noise of the outputs when all inputs move."""
     everything = np.ones(problem.inputs.size, np.bool_)
-    return measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything)
+    return measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything).without_slope()
 
 
 def _look_at_columns(
@@ -156,10 +156,10 @@ def _look_at_rest(
 ) -> Probe | None:
     """Move the inputs that were not moved alone together; all of them where only outputs were left out."""
     plan = outcome.plan
-    members = np.arange(problem.inputs.size) if plan.is_whole else plan.others
+    members = plan.others if 0 < len(plan.columns) < plan.size else range(plan.size)
     noise = noise or _noise_of_all(problem, limits, settings)
     outcome.scatter = max(outcome.scatter, noise.scatter)
-    found = probe(problem, claims, settings, noise, limits, scales(problem), members, trace)
+    found = probe(problem, claims, settings, noise, limits, members, trace)
     if found is None:
         return None
     moved = int(np.count_nonzero(found.direction))

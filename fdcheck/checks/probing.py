@@ -15,12 +15,14 @@ from fdcheck.checks.residuals import Residual, View, combined, dot, views_of
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Slope, as_index, measure_direction
 from fdcheck.numerics.noise import Noise
+from fdcheck.numerics.steps import scales
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed, Claims
 from fdcheck.problem.evaluate import Bounds
 from fdcheck.settings import Settings
 
 Vector = NDArray[np.float64]
+Members = NDArray[np.int64] | range
 
 SHARP = 1e-3
 """Part of what tolerances add up to that is measured and traced. A right claim is off by less, also one computed in
@@ -90,7 +92,7 @@ class _Context:
     settings: Settings
     noise: Noise
     limits: Limits
-    members: NDArray[np.int64]
+    members: Members
     size: Vector
 
 
@@ -100,8 +102,7 @@ def probe(
     settings: Settings,
     noise: Noise,
     limits: Limits,
-    scale: Vector,
-    members: NDArray[np.int64],
+    members: Members,
     trace: bool,
 ) -> Probe | None:
     """Compare the claims with a slope along a random direction, and trace what disagrees to entries.
@@ -121,9 +122,7 @@ def probe(
         Of the outputs.
     limits : Limits
         Where apply may be evaluated.
-    scale : ndarray, shape (n,)
-        Scale of each input coordinate.
-    members : ndarray of int
+    members : ndarray of int, or range
         Coordinates to move.
     trace : bool
         Whether to trace a disagreement.
@@ -135,7 +134,7 @@ def probe(
         and about ten calls for each wrong entry that is traced.
     """
     context = _Context(problem, claims, settings, noise, limits, members, np.zeros(problem.outputs.size))
-    direction = _direction(problem, scale, limits.bounds, members, settings.seed)
+    direction = _direction(problem, limits.bounds, members, settings.seed)
     everything = np.ones(problem.outputs.size, np.bool_)
     views = views_of(problem, claims, direction, settings, everything)
     if not views:
@@ -197,7 +196,7 @@ def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[in
 
     def sum_of(first: int, last: int, tilted: bool) -> tuple[float, float]:
         part = np.zeros_like(base)
-        members = as_index(context.members[first:last])
+        members = _index(context.members, first, last)
         part[members] = base[members]
         if tilted:
             part[members] *= tilt(last - first)
@@ -249,20 +248,27 @@ def _measured_alone(context: _Context, column: int, row: int) -> Alone:
     return Alone(part, claimed, measure(part, claimed, context.settings, limits, whole(part), known))
 
 
-def _direction(problem: Problem, scale: Vector, bounds: Bounds, members: NDArray[np.int64], seed: int) -> Vector:
+def _direction(problem: Problem, bounds: Bounds, members: Members, seed: int) -> Vector:
     """Return a direction that moves some coordinates by 0.5 to 1.5 of their scale, less beside a bound.
 
     Signs alone would miss two swapped columns half of the time, normal deviates an entry that they hardly move.
     """
     draw = np.random.default_rng([seed, 0x70726F])
-    direction = np.zeros(problem.inputs.size)
+    direction, scale = np.zeros(problem.inputs.size), scales(problem)
     for first in range(0, len(members), _BLOCK):
-        own = members[first : first + _BLOCK]
-        length = draw.uniform(0.5, 1.5, len(own)) * draw.choice([-1.0, 1.0], len(own)) * scale[own]
+        own = _index(members, first, first + _BLOCK)
+        length = draw.uniform(0.5, 1.5, len(scale[own])) * scale[own]
+        length *= draw.choice([-1.0, 1.0], len(length))
         x = problem.x[own].astype(np.float64)
         room = 4.0 * np.minimum(x - bounds.lower[own], bounds.upper[own] - x)  # steps go up to an eighth
         direction[own] = np.clip(length, -room, room)
     return direction
+
+
+def _index(members: Members, first: int, last: int) -> NDArray[np.int64] | slice:
+    """Return an index of some of the members; a slice where no coordinate is left out."""
+    part = members[first:last]
+    return slice(part.start, part.stop) if isinstance(part, range) else as_index(part)
 
 
 _BLOCK = 2**16

@@ -84,8 +84,15 @@ class Noise:
 
     def of_few(self, columns: NDArray[np.int64]) -> Noise:
         """Return the same for some of the inputs, whose own slope along the direction is not known."""
-        unknown = np.full_like(self.slope, np.inf)
-        return dataclasses.replace(self, direction=self.direction[columns], slope_error=unknown)
+        return dataclasses.replace(self.without_slope(), direction=self.direction[columns])
+
+    def without_slope(self) -> Noise:
+        """Return the same without the direction, where the slope along it is of no use."""
+        return dataclasses.replace(
+            self,
+            direction=np.broadcast_to(np.float64(0.0), len(self.direction)),
+            slope_error=np.full_like(self.slope, np.inf),
+        )
 
     @property
     def slope_noise(self) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,10 +138,17 @@ def direction_differences(
     leaves = problem.copies()
     for leaf in problem.inputs.leaves:
         own = slice(leaf.start, leaf.stop)
-        point = multiple * direction[own]
-        point += problem.x[own]
-        leaf.place(leaves[leaf.position], point)
+        leaf.place(leaves[leaf.position], _moved(problem.x[own], direction[own], multiple))
     problem.difference(leaves, out, lambda times: f"{times:+g} tiny steps along a random direction", multiple)
+
+
+def _moved(x: NDArray[Any], direction: NDArray[np.float64], multiple: float) -> NDArray[Any]:
+    """Return x + multiple * direction with one array held beside them."""
+    point: NDArray[Any] = multiple * direction
+    if x.dtype != point.dtype:
+        return point + x
+    point += x
+    return point
 
 
 def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
