@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.locating import located, tilt
 from fdcheck.checks.plan import whole
-from fdcheck.checks.residuals import Residual, View, combined, dot, views_of
+from fdcheck.checks.residuals import Residual, View, views_of
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Slope, as_index, measure_direction
 from fdcheck.numerics.noise import Noise
@@ -172,7 +172,7 @@ def _trace(context: _Context, result: Probe) -> None:
             return
         result.alone.append(alone)
         for view, residual in zip(result.views, result.residuals, strict=True):
-            residual.explain(view, alone.claimed, alone.found, column, float(result.direction[column]))
+            residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
 
 
 def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[int | None, int]:
@@ -181,14 +181,11 @@ def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[in
     base[[int(alone.part.columns[0]) for alone in result.alone]] = 0.0
     row, own, residual = which, view, result.residuals[result.views.index(view)]
     if view.is_mixed:
-        found = _row(context, result, view, which, base)
+        found = _row(context, result, view, which)
         if found is None:
             return None, -1
         row, own = found, view.of_row(context.claims, found)
-        residual = own.residual(own.times(result.direction, context.claims), result.slope)
-        for alone in result.alone:
-            j = int(alone.part.columns[0])
-            residual.explain(own, alone.claimed, alone.found, j, float(result.direction[j]))
+        residual = _explained(result, own, own.residual(own.times(result.direction, context.claims), result.slope))
     index = own.index_of(row)
     value, bar = float(residual.value[index]), float(residual.bar[index])
     goal = np.full(context.problem.outputs.size, np.inf)
@@ -208,30 +205,31 @@ def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[in
     return (None if place is None else int(context.members[place])), row
 
 
-def _row(context: _Context, result: Probe, view: View, which: int, base: Vector) -> int | None:
+def _row(context: _Context, result: Probe, view: View, which: int) -> int | None:
     """Return the output that a sum over outputs disagrees in, by calls of the vjp alone."""
-    m, weights = context.problem.outputs.size, view.weights
-    value, error = result.slope.value.copy(), result.slope.error.copy()
-    for alone in result.alone:
-        moved = float(result.direction[int(alone.part.columns[0])])
-        estimate, bar = alone.found.measurement.estimate[:, 0], alone.found.measurement.error[:, 0]
-        known = np.isfinite(estimate) & np.isfinite(bar)
-        value -= np.where(known, estimate, 0.0) * moved
-        error += np.where(known, bar, 0.0) * abs(moved)
+    m, weights, direction = context.problem.outputs.size, view.weights, result.direction
 
     def sum_of(first: int, last: int, tilted: bool) -> tuple[float, float]:
-        cotangent = np.zeros(m)
-        cotangent[first:last] = weights[which, first:last]
+        cotangent = np.zeros((1, m))
+        cotangent[0, first:last] = weights[which, first:last]
         if tilted:
-            cotangent[first:last] *= tilt(last - first)
-        gradient = context.claims.across(cotangent, "a random cotangent of some outputs")
+            cotangent[0, first:last] *= tilt(last - first)
+        gradient = context.claims.across(cotangent[0], "a random cotangent of some outputs")
         if gradient is None:
             return math.nan, math.inf
-        known = cotangent != 0
-        total = dot(gradient, base) - cotangent[known] @ value[known]
-        return float(total), combined(cotangent[None, known], error[known])[0]
+        part = view.of_cotangent(cotangent, gradient)
+        residual = _explained(result, part, part.residual(part.times(direction, context.claims), result.slope))
+        return float(residual.value[0]), float(residual.bar[0])
 
     return located(sum_of, m, *sum_of(0, m, False))
+
+
+def _explained(result: Probe, view: View, residual: Residual) -> Residual:
+    """Return a residual without what the columns measured alone explain."""
+    for alone in result.alone:
+        moved = float(result.direction[int(alone.part.columns[0])])
+        residual.explain(view, alone.claimed, alone.found, moved)
+    return residual
 
 
 def _slope(context: _Context, direction: Vector, goal: Vector) -> Slope:

@@ -63,22 +63,20 @@ class Residual:
         k = self.worst
         return float(np.abs(self.value[k]) / max(float(self.bar[k]), float(np.finfo(float).tiny)))
 
-    def explain(self, view: View, claimed: Claimed, found: Elementwise, column: int, moved: float) -> None:
-        """Take away what one column, measured alone, explains."""
-        estimate, error = found.measurement.estimate[:, 0], found.measurement.error[:, 0]
-        known = np.isfinite(estimate) & np.isfinite(error)
-        estimate, error = np.where(known, estimate, 0.0), np.where(known, error, 0.0)
-        if view.cotangents is not None and view.gradients is not None:
-            off = view.gradients[:, column] - view.cotangents @ estimate
-            bar = combined(view.cotangents, error)
-        elif view.name in claimed.names:
-            off = np.where(known, claimed.matrix[claimed.names.index(view.name), :, 0] - estimate, 0.0)
-            bar = error
-        else:
+    def explain(self, view: View, claimed: Claimed, found: Elementwise, moved: float) -> None:
+        """Take away what one column explains that was measured alone, in the outputs that were asked for."""
+        if view.name not in claimed.names:
             return
-        self.value -= np.where(np.isfinite(off), off, 0.0) * moved
-        self.value[~np.isfinite(self.value) | ~np.isfinite(off)] = 0.0  # a claim that is not finite was found
-        self.bar += bar * abs(moved)
+        e = claimed.names.index(view.name)
+        estimate, error = found.measurement.estimate[:, 0], found.measurement.error[:, 0]
+        known = claimed.rows[e] & np.isfinite(estimate) & np.isfinite(error)
+        off = np.where(known, claimed.matrix[e, :, 0] - estimate, 0.0) * moved
+        bar = np.where(known, error, 0.0) * abs(moved)
+        if view.cotangents is not None:
+            off, bar = view.cotangents @ off, combined(view.cotangents, bar)
+        self.value -= off
+        self.value[~np.isfinite(self.value)] = 0.0  # a claim that is not finite was found
+        self.bar += bar
 
 
 @dataclass(frozen=True)
@@ -181,8 +179,12 @@ class View:
         cotangent[0, row] = 1.0
         gradient = claims.across(cotangent[0], f"cotangent {row}")
         n = 0 if self.gradients is None else self.gradients.shape[1]
-        gradients = np.full((1, n), np.nan) if gradient is None else gradient[None]
-        return View(self.name, np.zeros(1), np.zeros(1), self.rtol[row : row + 1], self.atol, cotangent, gradients)
+        return self.of_cotangent(cotangent, np.full(n, np.nan) if gradient is None else gradient)
+
+    def of_cotangent(self, cotangent: NDArray[np.float64], gradient: Vector) -> View:
+        """Return the view of a vjp through another cotangent, shape (1, m), with what is claimed for it."""
+        zero = np.zeros(1)
+        return View(self.name, zero, zero, self.rtol, self.atol, cotangent, gradient[None])
 
     def index_of(self, row: int) -> int:
         """Return which of its sums is that of one output."""

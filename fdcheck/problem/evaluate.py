@@ -145,10 +145,8 @@ def direction_differences(
 def _moved(x: NDArray[Any], direction: NDArray[np.float64], multiple: float) -> NDArray[Any]:
     """Return x + multiple * direction with one array held beside them."""
     point: NDArray[Any] = multiple * direction
-    if x.dtype != point.dtype:
-        return point + x
-    point += x
-    return point
+    moved: NDArray[Any] = np.add(point, x, out=point if x.dtype == point.dtype else None)
+    return moved
 
 
 def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
