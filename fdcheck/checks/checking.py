@@ -82,6 +82,8 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
         _look_at_rest(problem, claims, settings, limits, noise, not fails, outcome)
         return outcome
     found = _look_at_rest(problem, claims, settings, limits, noise, True, outcome)
+    if found is None and claims.hides_entries:
+        _look_at_columns(problem, claims, settings, limits, sample(problem, plan, settings), noise, outcome)
     if found is None or settings.method == "probe" or found.alone or found.is_open or stands_alone(found):
         return outcome
     outcome.plan, outcome.pairs = sample(problem, plan, settings), []
@@ -157,6 +159,8 @@ def _look_at_rest(
     """Move the inputs that were not moved alone together; all of them where only outputs were left out."""
     plan = outcome.plan
     members = plan.others if 0 < len(plan.columns) < plan.size else range(plan.size)
+    if claims.hides_entries:
+        outcome.notes.append("inputs outside of the sample were not looked at: masked entries hide what they add up to")
     noise = noise or _noise_of_all(problem, limits, settings)
     outcome.scatter = max(outcome.scatter, noise.scatter)
     found = probe(problem, claims, settings, noise, limits, members, trace)

@@ -25,13 +25,17 @@ _ROUNDING = 0.25
 _TRIES = 60
 """Sums at most: 3 for each of log2(10**6) halvings, where no place can be read off."""
 
+_MISREAD = 3
+"""Readings that may fail before halving goes on without: with a few wrong members, halves soon hold one alone; with
+many they never do."""
+
 
 def tilt(count: int) -> NDArray[np.float64]:
     """Return the weights of a tilted sum: from 1/2 at the first member to nearly 1 at the last."""
     return np.linspace(0.5, 1.0, count, endpoint=False)
 
 
-def located(sum_of: PartialSum, size: int, value: float, bar: float) -> int | None:
+def located(sum_of: PartialSum, size: int, value: float, bar: float) -> tuple[int | None, bool]:
     """Return the member that the sum of all comes from, or one of a few.
 
     With a single wrong member, the ratio of a tilted sum to the plain one is its weight, which tells its place as
@@ -49,29 +53,32 @@ def located(sum_of: PartialSum, size: int, value: float, bar: float) -> int | No
 
     Returns
     -------
-    int or None
-        None where the sums do not stand out of their error bars. Cost in sums: 2 for each reading, two of which lead
-        from 10**6 members to one as a rule; 3 for each halving after a reading that fails.
+    member : int or None
+        None where the sums do not stand out of their error bars.
+    is_one_of_many : bool
+        Whether readings kept failing, as they do where much is wrong. Cost in sums: 2 for each reading, two of which
+        lead from 10**6 members to one as a rule; 3 for each halving after a reading that fails, 1 after three did.
     """
-    first, last = 0, size
+    first, last, misread = 0, size, 0
     for _ in range(_TRIES):
         if not abs(value) > bar:  # also where a sum is not finite
-            return None
+            return None, misread >= _MISREAD
         if last - first == 1:
-            return first
-        near = _read_off(sum_of, first, last, value, bar)
+            return first, misread >= _MISREAD
+        near = _read_off(sum_of, first, last, value, bar) if misread < _MISREAD else None
         if near is not None:
             inner, inner_bar = sum_of(*near, False)
             if abs(inner) > _MOST * abs(value) + inner_bar:
                 (first, last), value, bar = near, inner, inner_bar
                 continue
+        misread += last - first > _GAIN
         middle = (first + last) // 2
         left, left_bar = sum_of(first, middle, False)
         if math.isinf(left) or abs(left) >= abs(value - left):  # infinite: a claim that is not finite
             last, value, bar = middle, left, left_bar
         else:
             first, value, bar = middle, value - left, bar + left_bar
-    return None
+    return None, True
 
 
 def _read_off(sum_of: PartialSum, first: int, last: int, value: float, bar: float) -> tuple[int, int] | None:

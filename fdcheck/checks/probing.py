@@ -161,7 +161,7 @@ def _trace(context: _Context, result: Probe) -> None:
         worst = result.residuals[k].worst
         if count >= _ENOUGH and abs(result.residuals[k].value[worst]) > 0.5 * first[k]:
             return
-        column, row = _place(context, result, result.views[k], worst)
+        column, row, is_one_of_many = _place(context, result, result.views[k], worst)
         if column is None:
             return
         alone = _measured_alone(context, column, row)
@@ -173,17 +173,19 @@ def _trace(context: _Context, result: Probe) -> None:
         result.alone.append(alone)
         for view, residual in zip(result.views, result.residuals, strict=True):
             residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
+        if is_one_of_many:
+            return
 
 
-def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[int | None, int]:
-    """Return the column that a sum's disagreement comes from, None if it cannot be told; and the row."""
+def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[int | None, int, bool]:
+    """Return the column that a sum's disagreement comes from, None if it cannot be told; the row; if there are many."""
     base = result.direction.copy()
     base[[int(alone.part.columns[0]) for alone in result.alone]] = 0.0
     row, own, residual = which, view, result.residuals[result.views.index(view)]
     if view.is_mixed:
         found = _row(context, result, view, which)
         if found is None:
-            return None, -1
+            return None, -1, False
         row, own = found, view.of_row(context.claims, found)
         residual = _explained(result, own, own.residual(own.times(result.direction, context.claims), result.slope))
     index = own.index_of(row)
@@ -201,8 +203,8 @@ def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[in
         residual = own.residual(own.times(part, context.claims), slope)
         return float(residual.value[index]), float(residual.bar[index])
 
-    place = located(sum_of, len(context.members), value, bar)
-    return (None if place is None else int(context.members[place])), row
+    place, is_one_of_many = located(sum_of, len(context.members), value, bar)
+    return (None if place is None else int(context.members[place])), row, is_one_of_many
 
 
 def _row(context: _Context, result: Probe, view: View, which: int) -> int | None:
@@ -221,7 +223,7 @@ def _row(context: _Context, result: Probe, view: View, which: int) -> int | None
         residual = _explained(result, part, part.residual(part.times(direction, context.claims), result.slope))
         return float(residual.value[0]), float(residual.bar[0])
 
-    return located(sum_of, m, *sum_of(0, m, False))
+    return located(sum_of, m, *sum_of(0, m, False))[0]
 
 
 def _explained(result: Probe, view: View, residual: Residual) -> Residual:

@@ -214,7 +214,8 @@ def views_of(
     rtol_out, rtol_in = default_rtol(problem, settings.rtol)
     rtol = np.maximum(rtol_out, rtol_in.max())
     atol = (settings.atol or 0.0) * float(np.linalg.norm(direction))
-    found = [_view(name, problem, claims, direction, rtol, atol, settings.seed, outputs) for name in claims.names]
+    names = [name for name in claims.names if not (name == "jacobian" and claims.hides_entries)]
+    found = [_view(name, problem, claims, direction, rtol, atol, settings.seed, outputs) for name in names]
     return [view for view in found if view is not None]
 
 

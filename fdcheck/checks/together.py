@@ -103,7 +103,8 @@ def noticed(view: View, residual: Residual, typical: NDArray[np.float64]) -> NDA
     An element moves by at least half of its scale, whatever the direction: no luck is needed.
     """
     least = _LEAST * (_LEAST if view.is_mixed else 1.0)
-    room = np.where(np.isfinite(residual.value), np.abs(residual.value), 0.0) + residual.bar + SHARP * residual.allowed
+    hidden = np.where(residual.stands_out(1.0), 0.0, np.abs(residual.value))  # what stands out hides nothing
+    room = hidden + residual.bar + SHARP * residual.allowed
     with np.errstate(divide="ignore", invalid="ignore"):
         found: NDArray[np.float64] = np.where(typical > 0, room / (least * typical), np.nan)
     return found

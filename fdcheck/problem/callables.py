@@ -17,6 +17,7 @@ import optree
 from numpy.typing import NDArray
 
 from fdcheck.problem import paths, trees
+from fdcheck.problem.magnitudes import typical_magnitudes
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, InvalidInput, Status
 
@@ -149,7 +150,7 @@ class Problem:
             )
         self.outputs = paths.select(outputs, output_paths, "output_paths")
         self.value = trees.coordinates(values, self.outputs)
-        self.x = trees.coordinates(self.leaves, self.inputs)
+        self.x = _point(self.leaves, self.inputs)
         self._among: NDArray[np.int64] | None = None
         numeric = [isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject for leaf in self.leaves]
         self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
@@ -188,11 +189,7 @@ class Problem:
     @cached_property
     def typical(self) -> tuple[Mapping[int, float], float]:
         """Upper median of the nonzero magnitudes in each input array by position, and in all; 1 where there is none."""
-        sizes = {leaf.position: _nonzero_sizes(self.leaves[leaf.position]) for leaf in self.inputs.leaves}
-        middle = _median(list(sizes.values()), 1.0)
-        if len(sizes) == 1:
-            return dict.fromkeys(sizes, middle), middle
-        return {position: _median([own], middle) for position, own in sizes.items()}, middle
+        return typical_magnitudes(self.leaves, self.inputs)
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -361,16 +358,12 @@ def _same_bits(before: NDArray[Any], after: NDArray[Any]) -> bool:
     return before.tobytes() == after.tobytes()
 
 
-def _nonzero_sizes(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the nonzero finite magnitudes of the real numbers in an array."""
-    size = np.abs(trees.real_view(array).astype(np.float64))
-    return size[(size > 0) & np.isfinite(size)]
-
-
-def _median(sizes: Sequence[NDArray[np.float64]], default: float) -> float:
-    """Return the upper median of all of these numbers, or a default where there is none."""
-    usable = sizes[0] if len(sizes) == 1 else np.concatenate(sizes)
-    return float(np.partition(usable, len(usable) // 2)[len(usable) // 2]) if usable.size else default
+def _point(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
+    """Return the real coordinates of private leaves, which nobody writes to: a single array is not copied."""
+    if len(layout.leaves) != 1:
+        return trees.coordinates(leaves, layout)
+    only = layout.leaves[0]
+    return only.taken(leaves[only.position]).astype(layout.dtype, copy=False)
 
 
 def described(error: BaseException) -> str:

@@ -100,6 +100,11 @@ class Claims:
             masked[list(found).index("jacobian")] = self._matrix.off_pattern(part.columns)
         return Claimed(tuple(found), np.array(list(found.values())).reshape(len(found), *shape), wanted, masked)
 
+    @property
+    def hides_entries(self) -> bool:
+        """Whether entries of a sparse jacobian are masked, so that its products say nothing."""
+        return self._contract.masked and self.jacobian is not None and self.jacobian.is_sparse
+
     def along(self, name: str, direction: Vector) -> Vector | None:
         """Return what a jacobian or jvp claims along a direction, shape (m,), None if it breaks its contract."""
         if name == "jacobian":

@@ -302,11 +302,8 @@ def coordinates(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
     Returns
     -------
     ndarray, shape (layout.size,)
-        float64, or longdouble where a leaf is. Not to be written to: it may be a leaf itself.
+        float64, or longdouble where a leaf is.
     """
-    if len(layout.leaves) == 1:
-        only = layout.leaves[0]
-        return only.taken(np.asarray(leaves[only.position])).astype(layout.dtype, copy=False)
     vector = np.empty(layout.size, layout.dtype)
     for leaf in layout.leaves:
         vector[leaf.start : leaf.stop] = leaf.taken(np.asarray(leaves[leaf.position]))
