@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
 ROOMS = (
-    ("results", "estimates", "advice", "settings"),
+    ("results", "estimates", "advice", "settings", "execution"),
     ("problem",),
     ("numerics",),
     ("checks",),

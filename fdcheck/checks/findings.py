@@ -268,7 +268,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
     if problem.is_spent:
         seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
-        return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
+        return problem.budget.why(f"this entry was decided ({seen})")
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]
     if np.isfinite(forced):

@@ -93,7 +93,7 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
     disagrees = (code == kernels.DISAGREES).any(axis=1)
     if not disagrees.any():
         if probe.problem.is_spent:
-            return _undecided(probe.claimed.names, f"the budget was spent before {others} were checked")
+            return _undecided(probe.claimed.names, probe.problem.budget.why(f"{others} were checked"))
         if np.isin(code, _OPEN).any():
             return Beyond((f"{others} could not be decided: noise or curvature hides what they do",))
         return Beyond((f"{others} agree{_sharpness(probe, allowed)}",))
@@ -110,7 +110,8 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
     if np.isin(codes, (kernels.KINK, kernels.JUMP)).any():
         return Beyond((f"{others} lie at kinks, where slopes do not add up, such as {place}",))
     if probe.problem.is_spent:
-        return _undecided(names, f"{others} do not agree, and the budget was spent before this was traced to an entry")
+        why = probe.problem.budget.why("this was traced to an entry")
+        return _undecided(names, f"{others} do not agree; {why}")
     if share < 1.0 and not (_along(probe, direction, 1.0)[0] == kernels.DISAGREES).any():
         return Beyond((f"{others} are off by no more than tolerances add up to; no entry was found to be wrong",))
     message = (
@@ -120,9 +121,8 @@ def _looked(probe: _Probe, members: NDArray[np.int64], direction: NDArray[np.flo
     return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
 
 
-def _undecided(names: Sequence[str], what: str) -> Beyond:
+def _undecided(names: Sequence[str], message: str) -> Beyond:
     """Return what a spent budget left open for some endpoints."""
-    message = f"max_applies: {what}; raise it."
     return Beyond(findings=tuple(Finding(name, Status.UNDECIDED, message) for name in names))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.plan import Plan
+from fdcheck.problem.budget import MAX_APPLIES, TIME_LIMIT
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Pair, Report, Status, Verdict
 from fdcheck.settings import Settings
@@ -34,6 +35,8 @@ def findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
                 "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
             )
         )
+    if problem.broken_off is not None:
+        findings.append(problem.broken_off.finding)
     return findings
 
 
@@ -96,11 +99,12 @@ def report_of(
         remarks.append("not selected, not checked: " + ", ".join(resting))
     if pairs:
         remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
-    if problem.is_spent:
-        remarks.append(
-            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
-            "doubt are undecided"
-        )
+    if problem.budget.spent in (MAX_APPLIES, TIME_LIMIT):
+        calls = f"the budget of {settings.max_applies} calls of apply is spent (max_applies)"
+        spent = calls if problem.budget.spent == MAX_APPLIES else "the time is up (time_limit)"
+        remarks.append(f"{spent}; entries that were still in doubt are undecided")
+    if problem.stacks:
+        remarks.append(f"{problem.apply.calls} points were evaluated in {problem.stacks + 1} calls of apply (batched)")
     if problem.outputs.carried:
         remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)

@@ -14,7 +14,7 @@ from fdcheck.numerics.compiled import decide_columns
 from fdcheck.numerics.noise import Noise
 from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.evaluate import Bounds, column_differences, direction_differences, targets
+from fdcheck.problem.evaluate import Bounds, both_sides, direction_differences
 
 _CHUNK = 2**19
 """Values (columns times outputs) of one step held at once: 4 MB a side."""
@@ -173,6 +173,8 @@ def measure_columns(
                 chunk[slots], slots, table, outputs, inputs, against, goal.sharp, rules.least_steps,
                 claims is None, found,
             )  # fmt: skip
+            if problem.budget.is_told:
+                problem.budget.failing = int(np.count_nonzero(result.code == kernels.DISAGREES))
             requests = list(_granted(slots, found.wish, table))
         _keep_evidence(result, chunk, table)
 
@@ -221,26 +223,22 @@ def measure_direction(
     narrow = 2.0 ** round(math.log2(min(needed, high / 8.0)))
     steps = [narrow, 8.0 * narrow]
     while steps:
-        for step in steps:
-            _take_along(problem, direction, step, table, rules.bounds)
+        _take_along(problem, direction, steps, table, rules.bounds)
         decide_columns(column, column, table, outputs, inputs, claims[:, :, None].copy(), np.inf, 2, False, found)
         steps = [step for _, step in _granted(column, found.wish, table)]
     return result
 
 
 def _take_along(
-    problem: Problem, direction: NDArray[np.float64], step: float, table: tables.Table, bounds: Bounds
+    problem: Problem, direction: NDArray[np.float64], steps: list[float], table: tables.Table, bounds: Bounds
 ) -> None:
-    """Evaluate both sides of a step along a direction and append them to the table."""
-    k = int(table.count[0])
-    for side, sign in ((kernels.UP, 1.0), (kernels.DOWN, -1.0)):
-        out = table.change[side, k, 0]
-        if bounds.is_inside(problem.x + sign * step * direction):
-            direction_differences(problem, direction, sign * step, out)
-        else:
-            out[:] = np.nan
-    table.spacing[:, k, 0] = step
-    table.count[0] += 1
+    """Evaluate both sides of steps along a direction and append them to the table."""
+    multiples = np.outer(steps, [1.0, -1.0]).ravel()
+    new = slice(int(table.count[0]), int(table.count[0]) + len(steps))
+    found = direction_differences(problem, direction, multiples, bounds)
+    table.change[:, new, 0] = found.reshape(len(steps), 2, problem.outputs.size).swapaxes(0, 1)
+    table.spacing[:, new, 0] = steps
+    table.count[0] = new.stop
 
 
 def _outputs_table(problem: Problem, rules: Rules) -> NDArray[np.float64]:
@@ -260,10 +258,6 @@ def _take_steps(
     """Evaluate both sides of each requested (slot, step) and append them to the table."""
     slots = np.array([s for s, _ in requests], np.int64)
     h = np.array([v for _, v in requests])
-    moving = columns[slots]
-    above, up_step = targets(problem, moving, h, bounds)
-    below, down_step = targets(problem, moving, -h, bounds)
-    above[up_step == 0], below[down_step == 0] = np.nan, np.nan  # a step below half an ulp measures nothing
     count = table.count.tolist()
     at = []
     for slot in slots.tolist():
@@ -271,10 +265,8 @@ def _take_steps(
         count[slot] += 1
     table.count[:] = count
     steps, own = np.array(at).T
-    table.spacing[:, steps, own] = up_step, -down_step
-    rows_up, rows_down = ([side[k] for k in at] for side in table.change)
-    column_differences(problem, moving, above, up_step, rows_up)
-    column_differences(problem, moving, below, down_step, rows_down)
+    change, up_step, down_step = both_sides(problem, columns[slots], h, bounds)
+    table.change[:, steps, own], table.spacing[:, steps, own] = change, (up_step, down_step)
 
 
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:

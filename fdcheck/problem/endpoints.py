@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, describe, described
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import checked_array, returned, tangent
 from fdcheck.problem.trees import Layout, Leaf
+from fdcheck.problem.wording import describe, described
 from fdcheck.results import Finding, Status
 from fdcheck.settings import Contract
 

@@ -19,10 +19,8 @@ def problem_of(apply, x0, **paths):
 
 def beside(problem, column, target):
     """Return f(x0 with one coordinate at target) - f(x0)."""
-    out = np.empty((1, problem.outputs.size))
     moved = np.array([target - problem.x[column]], np.float64)
-    column_differences(problem, np.array([column]), np.array([target], problem.x.dtype), moved, out)
-    return out[0]
+    return column_differences(problem, np.array([column]), np.array([target], problem.x.dtype), moved)[0]
 
 
 def statuses(report):
