@@ -312,9 +312,14 @@ def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> flo
 
 
 def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings: what breaks a contract first, then what disagrees, what is open, and what apply did."""
+    """Yield findings: why the evaluation was broken off, breaches, what disagrees, what is open, what apply did."""
     order = {status: k for k, status in enumerate(_ORDER)}
-    yield from sorted(findings, key=lambda finding: (finding.endpoint == "apply", order[finding.status]))
+
+    def place(finding: Finding) -> tuple[int, int]:
+        broke_off = finding.status is Status.UNDECIDED
+        return (0 if broke_off else 2) if finding.endpoint == "apply" else 1, order[finding.status]
+
+    yield from sorted(findings, key=place)
 
 
 _ORDER = (

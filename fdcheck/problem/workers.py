@@ -20,10 +20,11 @@ from fdcheck.problem.change import Change, Evaluated, Points, Trouble, without
 from fdcheck.problem.wording import described
 from fdcheck.results import InvalidInput
 
-_CHUNK = 0.02
-"""Seconds of work in a chunk: a hundred times what sending one to another process costs, twenty times for Dask."""
+_CHUNK, _PARTS = (0.02, 0.1), 64
+"""Seconds of work in a chunk: a 64th of all that there is, but at least a hundred times what sending one to another
+process costs (ten times for Dask), and no more than what workers may be idle for at the end."""
 
-_LONGEST = 0.1
+_LONGEST = 0.5
 """Seconds after which a worker gives back what it has of a chunk: the first calls of a function say little of the
 next, since it may compile."""
 
@@ -148,7 +149,8 @@ class Workers:
 
     def _chunk(self, points: int, change: Change) -> int:
         """Return how many points to send at once, as many in each chunk."""
-        cheap = max(1.0, _CHUNK / max(self._each, 1e-9))
+        seconds = min(max(points * self._each / _PARTS, _CHUNK[0]), _CHUNK[1])
+        cheap = max(1.0, seconds / max(self._each, 1e-9))
         fitting = min(cheap, max(1, self._max_memory // change.nbytes), points)
         return math.ceil(points / math.ceil(points / fitting))
 
@@ -204,7 +206,7 @@ def _result(future: Future[Any], sent: Any) -> Any:
 
 def _lost(error: BaseException) -> str:
     return (
-        f"a worker was lost ({described(error)}). It may have crashed in apply, run out of memory or been killed; or "
+        f"a worker was lost ({type(error).__name__}: {error}). It may have crashed in apply, run out of memory or been killed; or "
         "it could not import apply, which has to stand in a module and not in an interactive session."
     )
 
@@ -254,6 +256,7 @@ class _OwnThread(Executor):
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
         """Return the future of a call."""
         future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:
