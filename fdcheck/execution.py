@@ -28,7 +28,7 @@ class Execution:
         shut down.
     batched : bool or callable
         True where apply also takes a stack of points: every floating or complex leaf with one more axis in front, and
-        the same of the result. Or a function that does, such as ``jax.vmap(apply)``. Whether it does is checked with 6
+        the same of the result. Or a function that does, such as ``jax.vmap(apply)``. Whether it does is checked with 7
         points; if not, the check is inconclusive and a finding says so.
     max_memory : int
         Bytes of points, with their results, that are on the way to workers or in one stack; 256 MB by default. A single

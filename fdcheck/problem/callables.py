@@ -199,8 +199,8 @@ class Problem:
         if not granted:
             return np.empty((0, self.outputs.size)) if out is None else out
         found = self._evaluated(points if out is None else points.at(slice(granted)))
-        if self._is_coupling_open and granted > 1:
-            self._look_for_coupling(points.at(slice(granted)))
+        if self._is_coupling_open and len(found.differences) > 1 and self._are_coupled(points, found.differences):
+            return np.full((len(points), self.outputs.size), np.nan)
         for k, kind, text in found.troubles:
             self._note(kind, text, points.where(k, self.inputs))
         if len(found.differences) == len(points):
@@ -228,13 +228,14 @@ class Problem:
         self.budget.spent = BROKEN_OFF
         self.broken_off = Breach("apply", Status.UNDECIDED, why)
 
-    def _look_for_coupling(self, points: Points) -> None:
-        """Break off where the points of a stack change each other's values."""
-        self._is_coupling_open = False
+    def _are_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
+        """Return whether the points of a stack change each other's values, and break off if they do."""
         assert isinstance(self._change, StackedChange), "nothing else couples points"
-        coupled = coupling(self._change, self._evaluated, points)
+        coupled = coupling(self._change, self._evaluated, points, differences)
+        self._is_coupling_open = coupled is None
         if coupled:
             self._break_off(f"execution: batched: {coupled}; nothing was evaluated after it.")
+        return bool(coupled)
 
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""

@@ -9,16 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.change import CHANGED, RAISED, Along, Change, Evaluated, Points, Tick, Trouble, without
+from fdcheck.problem.change import RAISED, Along, Change, Evaluated, Points, Tick, Trouble, without
 from fdcheck.problem.trees import Layout, shapes_text
 from fdcheck.problem.wording import describe, described
 
 _ROUNDING = 1e-3
 """Part of the largest value by which one in a stack may differ from the one alone: sums may be added up otherwise."""
 
+_TERMS = 64.0
+"""Roundoffs that a sum of many terms leaves, also where they cancel; terms are taken to be as large as the inputs."""
+
 _COUPLED, _UNSTEADY = 0.2, 10.0
 """Part of what two points differ by that the one may take over from the other: with a mean over the stack it is half.
 And how many times what two calls of the same differ by it has to be, or the function is not deterministic."""
+
+_TELLING = 30.0
+"""Roundings by which values have to move before it shows that they depend on another point."""
 
 
 class StackedChange(Change):
@@ -49,11 +55,16 @@ class StackedChange(Change):
         """Return what is found at points, stack by stack, until ``tick`` says that it is enough."""
         found = np.empty((len(points), self.outputs.size))
         troubles: list[Trouble] = []
-        calls = 0
+        calls = stop = 0
         for start in range(0, len(points), self._most):
-            stop = min(start + self._most, len(points))
-            calls += self._evaluate_stack(points.at(slice(start, stop)), start, found[start:stop], troubles)
-            if tick is not None and not tick(stop - start):
+            part = points.at(slice(start, start + self._most))
+            try:
+                calls += self._evaluate_stack(part, start, found[start : start + len(part)], troubles)
+            except _Misfit as misfits:
+                why = f"execution: batched: {misfits}; nothing was evaluated after it."
+                return Evaluated(without(troubles, found[:stop]), troubles, stop, calls + 1, why)
+            stop = start + len(part)
+            if tick is not None and not tick(len(part)):
                 break
         return Evaluated(without(troubles, found[:stop]), troubles, stop, calls)
 
@@ -61,6 +72,11 @@ class StackedChange(Change):
         """Write what is found at the points of one stack, and return in how many calls.
 
         A stack in which apply raises is halved until the points are found at which it does.
+
+        Raises
+        ------
+        _Misfit
+            If what apply returns is not a stack of results.
         """
         try:
             result = self.function(self.rebuilt(points.stacks(self)))
@@ -71,19 +87,24 @@ class StackedChange(Change):
             half = len(points) // 2
             calls = self._evaluate_stack(points.at(slice(half)), start, out[:half], troubles)
             return 1 + calls + self._evaluate_stack(points.at(slice(half, None)), start + half, out[half:], troubles)
-        leaves, spec = trees.flatten(result)
-        text = "" if spec == self.outputs.spec else describe(spec, leaves)
-        arrays = [] if text else [np.asarray(leaves[leaf.position]) for leaf in self.outputs.leaves]
-        for leaf, array in zip(self.outputs.leaves, arrays, strict=False):
-            if array.shape != (len(points), *leaf.shape) or array.dtype != leaf.dtype:
-                text = text or f"{leaf.path} of shape {array.shape} and dtype {array.dtype}"
-        if text:
-            expected = shapes_text(self.outputs, (len(points),))
-            whole = f"{text} for a stack of {len(points)} points, where {expected} was expected"
-            troubles.extend(Trouble(start + k, CHANGED, whole) for k in range(len(points)))
-        else:
-            self._subtract(arrays, out)
+        self._subtract(self._arrays_of(result, len(points)), out)
         return 1
+
+    def _arrays_of(self, result: Any, points: int) -> list[NDArray[Any]]:
+        """Return the stacked leaves of a result."""
+        wanted = f"for a stack of {points} points, where {shapes_text(self.outputs, (points,))} was expected"
+        leaves, spec = trees.flatten(result)
+        if spec != self.outputs.spec:
+            raise _Misfit(f"apply returned {describe(spec, leaves)} {wanted}")
+        arrays = [np.asarray(leaves[leaf.position]) for leaf in self.outputs.leaves]
+        for leaf, array in zip(self.outputs.leaves, arrays, strict=True):
+            if array.shape != (points, *leaf.shape) or array.dtype != leaf.dtype:
+                raise _Misfit(f"apply returned {leaf.path} of shape {array.shape} and dtype {array.dtype} {wanted}")
+        return arrays
+
+
+class _Misfit(Exception):
+    """How a result is no stack of results."""
 
 
 def misfit(change: StackedChange, evaluate: Callable[[Points], Evaluated]) -> str:
@@ -100,37 +121,59 @@ def misfit(change: StackedChange, evaluate: Callable[[Points], Evaluated]) -> st
     if len(found.differences) < 2:
         return found.broken_off or "the time was up before a stack was tried"
     if found.troubles:
-        kind, text = found.troubles[0][1:]
-        return f"apply {kind} {text}" if kind == CHANGED else f"apply raised {text} for a stack of 2 points"
-    size = np.max(np.abs(change.value), initial=0.0), np.finfo(change.value.dtype).eps * np.max(np.abs(change.x))
-    off = np.abs(found.differences).max()
-    if not (off <= _ROUNDING * size[0] + 64 * size[1] or not np.isfinite(change.value).all()):
-        return f"a stack of x0 and x0 gives values that differ by {off:.2g} from those that x0 alone gives"
-    with np.errstate(invalid="ignore"):
-        change.value = change.value + found.differences[0].astype(change.value.dtype)
+        return f"apply raised {found.troubles[0].text} for a stack of 2 points"
+    off = np.where(np.isfinite(change.value), found.differences, 0.0)
+    rounding = _TERMS * _coarsest_eps(change) * _largest(change.x)
+    if not np.abs(off).max() <= _ROUNDING * _largest(change.value) + rounding:
+        return (
+            f"a stack of x0 and x0 gives values that differ by {np.abs(off).max():.2g} from those that x0 alone gives"
+        )
+    change.value = change.value + off[0].astype(change.value.dtype)
     return ""
 
 
-def coupling(change: StackedChange, evaluate: Callable[[Points], Evaluated], points: Points) -> str:
-    """Return how one point of a stack changes what another gives, empty if none does.
+def coupling(
+    change: StackedChange, evaluate: Callable[[Points], Evaluated], points: Points, differences: NDArray[np.float64]
+) -> str | None:
+    """Return how one point of a stack changes what another gives, empty if none does, None where that cannot be told.
 
     Parameters
     ----------
     change : StackedChange
         apply beside x0.
     evaluate : callable
-        Evaluates points with it. Four are asked for, in three stacks.
+        Evaluates points with it. Five are asked for, in four stacks, unless values hardly move from point to point.
     points : Moved or Along
         Two points at least.
+    differences : ndarray, shape (k, m)
+        What was found there.
     """
-    pair, alone, again = (evaluate(points.at(np.array(which))) for which in ([0, -1], [0], [0]))
-    if len(pair.differences) < 2 or not len(again.differences) or pair.troubles or alone.troubles or again.troubles:
+    rounding = _TERMS * _coarsest_eps(change) * _largest(change.value)
+    known = np.where(np.isfinite(differences), differences, 0.0)
+    one = int(np.argmax(np.abs(known).max(axis=1)))
+    other = int(np.argmax(np.abs(known - known[one]).max(axis=1)))
+    if other == one:  # all are the same, which may come of just what is looked for
+        other = 0 if one else len(known) - 1
+    if _largest(known[one]) <= _TELLING * rounding:
+        return None
+    found = [evaluate(points.at(np.array(which))) for which in ([one], [one], [other], [one, other])]
+    if found[-1].troubles or not all(len(part.differences) for part in found):
         return ""  # that tells of itself
-    apart = np.abs(pair.differences).max(axis=0)
-    off, unsteady = np.abs(pair.differences[0] - alone.differences[0]), np.abs(again.differences - alone.differences)
-    rounding = 64 * np.finfo(change.value.dtype).eps * np.max(np.abs(change.value), initial=0.0)
+    alone, again, far, pair = (part.differences for part in found)
     with np.errstate(invalid="ignore"):
-        worst = float(np.fmax.reduce(off - _COUPLED * apart, initial=0.0))
-    if worst <= rounding + _UNSTEADY * float(np.fmax.reduce(unsteady.ravel(), initial=0.0)):
+        apart = np.abs(far[0] - alone[0])
+        taken = np.abs(pair - np.concatenate([alone, far])) - _COUPLED * apart
+    if _largest(apart) <= _TELLING * rounding:
+        return None
+    if _largest(np.maximum(taken, 0.0)) <= rounding + _UNSTEADY * _largest(again - alone):
         return ""
-    return f"a point gives values that differ by {off.max():.2g} when another point is in the stack"
+    return f"a point gives values that differ by {_largest(taken):.2g} or more when another point is in the stack"
+
+
+def _coarsest_eps(change: Change) -> float:
+    return max(float(np.finfo(leaf.dtype).eps) for leaf in change.outputs.leaves)
+
+
+def _largest(values: NDArray[Any]) -> float:
+    """Return the largest magnitude among finite values, 0 where there is none."""
+    return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))

@@ -129,6 +129,8 @@ class Workers:
                     raise Interrupted(self._too_long(None))
                 differences[start:done], missing[start:done] = part.found.differences, False
                 troubles += [trouble._replace(k=start + trouble.k) for trouble in part.found.troubles]
+                if part.found.broken_off:
+                    raise Interrupted(part.found.broken_off)
                 calls, seconds = calls + part.found.calls, seconds + part.seconds
                 if done < stop:
                     waiting.appendleft((done, stop))
@@ -206,8 +208,8 @@ def _result(future: Future[Any], sent: Any) -> Any:
 
 def _lost(error: BaseException) -> str:
     return (
-        f"a worker was lost ({type(error).__name__}: {error}). It may have crashed in apply, run out of memory or been killed; or "
-        "it could not import apply, which has to stand in a module and not in an interactive session."
+        f"a worker was lost ({type(error).__name__}: {error}). It may have crashed in apply, run out of memory or "
+        "been killed; or it could not import apply, which has to stand in a module and not in an interactive session."
     )
 
 
