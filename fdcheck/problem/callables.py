@@ -81,9 +81,9 @@ class Function:
             raise Breach(self.name, Status.UNDECIDED, f"{error}") from error
         except RaisedThere as error:
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {error} at {where}.") from error
-        except InvalidInput:
-            raise
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
+            if run is not None:
+                raise  # about sending it: what the callable itself raises comes as RaisedThere
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         self.mutated |= changed
         return result
