@@ -164,18 +164,19 @@ def measure_columns(
         chunk = columns[start : start + width]
         table = tables.empty_table(len(chunk), m)
         found = tables.Found(result.code, result.entry, np.zeros((len(chunk), 3)))
-        wanted = first[: rules.least_steps, chunk].T.tolist()
-        requests = [(s, h) for s, steps_of_s in enumerate(wanted) for h in steps_of_s]
-        while requests:
-            _take_steps(problem, chunk, table, requests, rules.bounds)
-            slots = np.unique(np.array([s for s, _ in requests], np.int64))
+        asked = first[: rules.least_steps, chunk].T
+        slots, h = np.repeat(np.arange(len(chunk)), len(asked[0])), asked.ravel()
+        while slots.size:
+            _take_steps(problem, chunk, table, slots, h, rules.bounds)
+            moved = np.unique(slots)
             decide_columns(
-                chunk[slots], slots, table, outputs, inputs, against, goal.sharp, rules.least_steps,
+                chunk[moved], moved, table, outputs, inputs, against, goal.sharp, rules.least_steps,
                 claims is None, found,
             )  # fmt: skip
             if problem.budget.is_told:
                 problem.budget.failing = int(np.count_nonzero(result.code == kernels.DISAGREES))
-            requests = list(_granted(slots, found.wish, table))
+            further = list(_granted(moved, found.wish, table))
+            slots, h = np.array([s for s, _ in further], np.int64), np.array([step for _, step in further])
         _keep_evidence(result, chunk, table)
 
 
@@ -252,21 +253,15 @@ def _take_steps(
     problem: Problem,
     columns: NDArray[np.int64],
     table: tables.Table,
-    requests: list[tuple[int, float]],
+    slots: NDArray[np.int64],
+    h: NDArray[np.float64],
     bounds: Bounds,
 ) -> None:
-    """Evaluate both sides of each requested (slot, step) and append them to the table."""
-    slots = np.array([s for s, _ in requests], np.int64)
-    h = np.array([v for _, v in requests])
-    count = table.count.tolist()
-    at = []
-    for slot in slots.tolist():
-        at.append((count[slot], slot))
-        count[slot] += 1
-    table.count[:] = count
-    steps, own = np.array(at).T
+    """Evaluate both sides of each step h asked for of a slot, ascending, and append them to the table."""
+    steps = table.count[slots] + np.arange(len(slots)) - np.searchsorted(slots, slots)
+    table.count[:] += np.bincount(slots, minlength=len(table.count))
     change, up_step, down_step = both_sides(problem, columns[slots], h, bounds)
-    table.change[:, steps, own], table.spacing[:, steps, own] = change, (up_step, down_step)
+    table.change[:, steps, slots], table.spacing[:, steps, slots] = change, (up_step, down_step)
 
 
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:

@@ -209,6 +209,10 @@ class Problem:
         out[: len(found.differences)] = found.differences
         return out
 
+    def quicken(self, quicker: Callable[[Change], Change]) -> None:
+        """Have points evaluated by what a function makes of the way they are evaluated now."""
+        self._change = quicker(self._change)
+
     def _evaluated(self, points: Points) -> Evaluated:
         """Return what is found at points, counted."""
         self.budget.begin(self.apply.calls)
