@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.cases import gradient
+from tests.benchmarks.peers import stamp
 
 METHODS = {"elementwise": 10**4, "probe": 10**7}
 """Methods, and the most inputs that each is measured with: 10**5 take minutes where every input is moved alone."""
@@ -64,7 +65,7 @@ def exponent(points: Sequence[Point], name: str) -> float:
     """Return p where a cost grows as n**p, from the larger checks."""
     large = [point for point in points if point.n >= LARGE]
     sizes, costs = (np.log([getattr(point, key) for point in large]) for key in ("n", name))
-    return float(np.polyfit(sizes, costs, 1)[0])
+    return round(float(np.polyfit(sizes, costs, 1)[0]), 2) + 0.0  # no -0.00
 
 
 def table(points: Sequence[Point]) -> Iterator[str]:
@@ -85,7 +86,7 @@ def draw(points: Sequence[Point], path: str) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "fdcheck"  # the same picture from the same numbers
+    mpl.rcParams |= {"svg.hashsalt": "fdcheck", "svg.fonttype": "none"}  # the same picture from the same numbers
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
@@ -112,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [10**k for k in range(2, 8) if 10**k <= options.largest]
     points = list(measured(sizes, options.rounds))
-    print(*table(points), sep="\n")
+    print(stamp(), *table(points), sep="\n")
     if options.figure:
         draw(points, options.figure)
 

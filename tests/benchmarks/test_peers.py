@@ -50,6 +50,4 @@ def test_a_peer_that_raises_is_said_to():
 
 def test_growth_is_fitted_to_the_larger_checks():
     points = [growth.Point("probe", n, 24, 1e-3 + 1e-6 * n, 1e-6 * n) for n in (100, 10**5, 10**6, 10**7)]
-    assert growth.exponent(points, "applies") == pytest.approx(0, abs=1e-9)
-    assert growth.exponent(points, "seconds") == pytest.approx(1, abs=0.01)
-    assert "applies grow as n^0.00 and seconds as n^1.00" in list(growth.table(points))[-1].replace("-0.00", "0.00")
+    assert "applies grow as n^0.00 and seconds as n^1.00" in list(growth.table(points))[-1]
