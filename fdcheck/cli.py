@@ -8,13 +8,13 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from fdcheck.loading import CannotRun, callables, point, told
+from fdcheck.loading import CannotRun, Named, callables, point, told
 
 _Result = TypeVar("_Result")
 
@@ -159,6 +159,10 @@ def main() -> None:
     default=None,
     help="Progress bar on stderr; by default where that is a terminal.",
 )
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Call APPLY in N processes at once.")
+@click.option("--dask", metavar="ADDRESS", help="Call APPLY in the workers of a Dask scheduler.")
+@click.option("--timeout", type=float, help="Seconds that one call of APPLY may take; no limit by default.")
+@click.option("--time-limit", type=float, help="Seconds that the check may take; no limit by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
     apply: str,
@@ -166,6 +170,10 @@ def verify(
     jacobian: str | None,
     jvp: str | None,
     vjp: str | None,
+    workers: int | None,
+    dask: str | None,
+    timeout: float | None,
+    time_limit: float | None,
     progress: bool | None,
     as_json: bool,
     **options: Any,
@@ -192,12 +200,16 @@ def verify(
     if not endpoints:
         raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
     from fdcheck import api
+    from fdcheck.cli_workers import execution
+    from fdcheck.report.bar import bar
 
     with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
-        with shown_progress(progress) as shown:
+        with bar(progress) as told, execution(workers, dask, timeout, time_limit) as chosen:
             functions = callables(apply, endpoints)
-            report = _called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
+            if workers or dask:
+                functions["apply"] = Named(apply)
+            report = _called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
     click.echo(report.to_json() if as_json else str(report))
     raise click.exceptions.Exit(STATUS[report.verdict])
 
@@ -290,35 +302,6 @@ def show(name: str) -> None:
         click.echo(profile_text(name).rstrip())
     except InvalidInput as error:
         raise CannotRun(str(error)) from error
-
-
-@contextlib.contextmanager
-def shown_progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
-    """Yield the option that shows calls of apply as a bar on stderr; none where it is not wanted."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield {}
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _own_stderr() as stream:
-        console = Console(file=stream, force_terminal=wanted)
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("calls of apply")
-            yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
-
-
-@contextlib.contextmanager
-def _own_stderr() -> Iterator[TextIO]:
-    """Yield a stream to where stderr goes now: user's code may send the descriptor elsewhere while it runs."""
-    try:
-        descriptor = os.dup(sys.stderr.fileno())
-    except OSError:  # a stream without a descriptor, as in tests
-        yield sys.stderr
-        return
-    with open(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace") as stream:
-        yield stream
 
 
 def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, describe
+from fdcheck.problem.callables import Breach
 from fdcheck.problem.trees import Layout
+from fdcheck.problem.wording import describe
 from fdcheck.results import Status
 
 
