@@ -161,6 +161,8 @@ def measure_also(problem: Problem, claimed: Claimed, found: Elementwise, column:
     further = measured(problem, claimed.matrix, _wanted(claimed), np.array([column]), first, rules)
     own = Elementwise(further, rules, found.forced, found.rough)
     _look_for_roughness(problem, claimed.matrix, own)
+    if problem.is_spent:
+        _blame_budget(problem, further)
     found.measurement.code[:, :, column] = further.code[:, :, column]
     found.measurement.entry[:, :, column] = further.entry[:, :, column]
     found.measurement.columns.update(further.columns)
