@@ -49,7 +49,7 @@ def assert_derivative(
     >>> class TestGradients(unittest.TestCase):
     ...     def test_sin(self):
     ...         assert_derivative(np.sin, np.array([0.1, 0.2]), vjp=lambda x, ct: ct * np.cos(x))
-    >>> unittest.TextTestRunner().run(TestGradients("test_sin")).wasSuccessful()
+    >>> TestGradients("test_sin").run().wasSuccessful()
     True
     >>> assert_derivative(np.sin, 1.0, vjp=lambda x, ct: -ct * np.cos(x))
     Traceback (most recent call last):

@@ -1,6 +1,5 @@
 """Tests of a model's gradient, with the fixture that fdcheck brings to pytest."""
 
-import numpy as np
 import pytest
 
 
