@@ -11,7 +11,7 @@ def growth_vjp(x, ct):
     rate, size, room = x["rate"], x["size"], x["room"]
     return {
         "rate": ct * size * (1 - size / room),
-        "size": ct * rate * (1 - size / room),  # forgets that the size stands in the second factor as well
+        "size": ct * rate * (1 - size / room),  # the second factor has size too
         "room": ct * rate * (size / room) ** 2,
     }
 
