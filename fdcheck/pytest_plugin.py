@@ -43,7 +43,7 @@ class Checks:
     options : dict
         Options of all checks of the test.
     folder : Path or None
-        Where an HTML report of each check is written; None for nowhere.
+        Where an HTML report of each check that did not pass is written; None for nowhere.
 
     Attributes
     ----------
@@ -158,8 +158,11 @@ class Checks:
         return report
 
     def _written(self, report: Report) -> Path | None:
-        """Return where the HTML report of the latest check was written; None if it was not."""
-        if self._folder is None:
+        """Return where the HTML report of the latest check was written; None if it was not.
+
+        A page takes a second or two to draw, so those that nobody looks for are left out.
+        """
+        if self._folder is None or report.passed:
             return None
         words = re.sub(r"\W+", "_", self._name)[-_READABLE:].strip("_")
         digest = hashlib.sha1(self._name.encode(), usedforsecurity=False).hexdigest()[:8]
@@ -218,7 +221,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("fdcheck", "derivatives that the fixture fdcheck checks")
     group.addoption("--fdcheck-profile", metavar="NAME", help="profile of checks that name none; see: fdcheck profiles")
     group.addoption("--fdcheck-seed", metavar="N", type=int, help="seed of checks that name none")
-    group.addoption("--fdcheck-html", metavar="DIR", help="write an HTML report of each check into this folder")
+    group.addoption("--fdcheck-html", metavar="DIR", help="folder for HTML reports of checks that do not pass")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -256,15 +259,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not counted:
         return
     checks, failed, inconclusive, applies = (sum(test[f"fdcheck_{name}"] for test in counted) for name in _TOTALS)
+    passed = checks - failed - inconclusive
     tests = "1 test" if len(counted) == 1 else f"{len(counted)} tests"
     terminalreporter.section("derivatives checked")
     terminalreporter.line(
-        f"{checks} check{'' if checks == 1 else 's'} in {tests}: {checks - failed - inconclusive} passed, "
+        f"{checks} check{'' if checks == 1 else 's'} in {tests}: {passed} passed, "
         f"{failed} failed, {inconclusive} inconclusive; {applies} calls of apply"
     )
     folder = _folder(terminalreporter.config)
-    if folder is not None:
-        terminalreporter.line(f"HTML reports: {folder}")
+    if folder is not None and checks > passed:
+        terminalreporter.line(f"HTML reports of what did not pass: {folder}")
 
 
 def _is_end(report: object) -> bool:

@@ -272,26 +272,32 @@ def test_junit_files_have_the_counts_of_each_test(run, pytester):
     assert int(found["test_wrong"]["fdcheck_applies"]) > int(found["test_right"]["fdcheck_applies"])
 
 
-def test_html_reports_are_written_one_a_check_with_names_that_cannot_clash(run, pytester):
+def test_html_reports_are_written_of_what_did_not_pass_with_names_that_cannot_clash(run, pytester):
     pytester.makeconftest(STAND_IN)
     result = run(
         ONE_OF_EACH
         + """
 @pytest.mark.parametrize("name", ["a/b", "a_b", "x" * 300, "../up"])
 def test_names(fdcheck, name):
-    fdcheck.verify(np.sin, X0, vjp=right)
+    fdcheck.verify(np.sin, X0, vjp=wrong)
 """,
         "--fdcheck-html=reports/today",
     )
-    result.assert_outcomes(passed=6, failed=2)
+    result.assert_outcomes(passed=2, failed=6)
     folder = pytester.path / "reports" / "today"
     pages = sorted(folder.rglob("*.html"))
-    assert len(pages) == 8
+    assert len(pages) == 6
     assert all(page.parent == folder for page in pages)
-    assert sorted(page.read_text() for page in pages) == ["<p>fail", "<p>inconclusive"] + 6 * ["<p>pass"]
-    (page,) = (page for page in pages if page.read_text() == "<p>fail")
-    assert "test_wrong" in page.name
-    result.stdout.fnmatch_lines([f"E*HTML report: {page}", f"HTML reports: {folder}"])
+    assert sorted(page.read_text() for page in pages) == 5 * ["<p>fail"] + ["<p>inconclusive"]
+    (page,) = (page for page in pages if "test_wrong" in page.name)
+    result.stdout.fnmatch_lines([f"E*HTML report: {page}", f"HTML reports of what did not pass: {folder}"])
+
+
+def test_a_run_in_which_all_pass_draws_nothing(run, pytester):
+    result = run(ONE_OF_EACH, "-k", "test_right", "--fdcheck-html=reports")  # there is no stand-in for to_html
+    result.assert_outcomes(passed=1)
+    assert not list(pytester.path.glob("reports/*"))
+    result.stdout.no_fnmatch_line("HTML*")
 
 
 def test_workers_of_xdist_are_summed_up(pytester):
@@ -303,7 +309,7 @@ def test_workers_of_xdist_are_summed_up(pytester):
     )
     result.assert_outcomes(passed=4, failed=4)
     assert summary(result).startswith("8 checks in 6 tests: 4 passed, 2 failed, 2 inconclusive; ")
-    assert len(list(pytester.path.glob("reports/*.html"))) == 8
+    assert len(list(pytester.path.glob("reports/*.html"))) == 4
     cases = ElementTree.parse(pytester.path / "found.xml").iter("testcase")
     assert sum(int(p.get("value")) for c in cases for p in c.iter("property") if p.get("name") == "fdcheck_checks") == 8
 
