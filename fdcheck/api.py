@@ -39,6 +39,7 @@ def verify(
     endpoints: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
     method: str | None = None,
+    sparsity: Any = None,
     max_evals: int | None = None,
     max_applies: int | None = None,
     max_output_samples: int | None = None,
@@ -89,7 +90,11 @@ def verify(
         ``'elementwise'`` moves inputs one by one; ``'probe'`` moves all of them together along a random direction and
         traces a disagreement to its entries, at a cost that does not grow with the input; ``'auto'``, the default,
         takes the first for up to 1000 inputs or where ``max_evals``, ``max_applies`` or a step is given, else the
-        second, and adds a sample of inputs moved one by one where that says too little of single entries.
+        second, and adds a sample of inputs moved one by one where that says too little of single entries. With a sparse
+        pattern ``'auto'`` moves inputs together that share no output, so that each entry is still seen by itself.
+    sparsity : SciPy sparse array or array, optional
+        Which entries of the Jacobian, outputs by inputs, may differ from zero; by default what a sparse jacobian holds.
+        Entries that it leaves out are found and fail.
     max_evals : int, optional
         Input elements moved one by one, at most; by default all of up to 1000. Of a larger input a sample is drawn
         without replacement, a few elements of every path and the rest in proportion to size; the elements outside of it
@@ -166,7 +171,7 @@ def verify(
         except Breach as breach:
             return unmeasured_report(breach.finding, function, given, settings)
         limits = limits_from(problem, settings)
-        claims = Claims(given, problem, contract or Contract())
+        claims = Claims(given, problem, contract or Contract(), sparsity)
         outcome = checked(problem, claims, settings, limits, planned(problem, settings))
         findings = [*claims.findings, *outcome.findings]
         if contract is not None:
