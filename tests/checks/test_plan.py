@@ -231,7 +231,7 @@ def test_the_noise_of_outputs_that_the_sample_does_not_move_is_known():
         assert report.verdict != "fail", str(report)
 
 
-@pytest.mark.parametrize("most", [22, 28, 34, 40])
+@pytest.mark.parametrize("most", [28, 34, 40])
 def test_a_budget_that_ends_while_a_wrong_entry_is_looked_for_makes_nothing_nonfinite(most):
     draw = np.random.default_rng(0)
     matrix = draw.normal(size=(20, 2000)) / 40
