@@ -189,6 +189,9 @@ def factors_of(probe: Probe) -> list[Diagnosis]:
     """Return the factors by which all of a claim is off."""
     result = []
     for name, ratio in probe.factors.items():
+        if ratio == 0:
+            result.append(Diagnosis(name, "zeros", "the claim is zero along two random directions of all inputs."))
+            continue
         how = f"{abs(ratio):.5g} times too large" if abs(ratio) > 1 else f"{1 / abs(ratio):.5g} times too small"
         says = how if ratio > 0 else "the sign is wrong" + ("" if abs(abs(ratio) - 1) < 1e-6 else f", and {how}")
         text = f"along two random directions of all inputs claimed / measured = {ratio:.5g}: {says}."
