@@ -224,18 +224,18 @@ class Problem:
         """
         if self._posed is not None:
             return self._posed.differences(points.among(self._within, self._posed.inputs.size))
+        nothing = (len(points), self.outputs.size), np.nan
         granted = self.budget.granted(self.apply.calls, len(points))
-        out = np.full((len(points), self.outputs.size), np.nan) if granted < len(points) else None
         if not granted:
-            return np.empty((0, self.outputs.size)) if out is None else out
-        found = self._evaluated(points if out is None else points.at(slice(granted)))
-        if self._is_coupling_open and len(found.differences) > 1 and self._are_coupled(points, found.differences):
-            return np.full((len(points), self.outputs.size), np.nan)
+            return np.full(*nothing)
+        found = self._evaluated(points if granted == len(points) else points.at(slice(granted)))
+        if self._is_coupling_open and len(found.differences) > 1 and self._may_be_coupled(points, found.differences):
+            return np.full(*nothing)
         for k, kind, text in found.troubles:
             self._note(kind, text, points.where(k, self.inputs))
         if len(found.differences) == len(points):
             return found.differences
-        out = np.full((len(points), self.outputs.size), np.nan) if out is None else out
+        out = np.full(*nothing)
         out[: len(found.differences)] = found.differences
         return out
 
@@ -265,14 +265,20 @@ class Problem:
         self.budget.spent = BROKEN_OFF
         self.broken_off = Breach("apply", Status.UNDECIDED, why)
 
-    def _are_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
-        """Return whether the points of a stack change each other's values, and break off if they do."""
+    def _may_be_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
+        """Return whether points of a stack change each other's values, or there is no budget left to see; break off."""
         assert isinstance(self._change, StackedChange), "nothing else couples points"
-        coupled = coupling(self._change, self._evaluated, points, differences)
+        coupled = coupling(self._change, self._evaluated_if_granted, points, differences)
         self._is_coupling_open = coupled is None
         if coupled:
             self._break_off(f"execution: batched: {coupled}; nothing was evaluated after it.")
-        return bool(coupled)
+        return self.is_spent
+
+    def _evaluated_if_granted(self, points: Points) -> Evaluated:
+        """Return what is found at points if the budget covers all of them, else nothing."""
+        if self.budget.granted(self.apply.calls, len(points)) < len(points):
+            return Evaluated(np.empty((0, self.outputs.size)), [], 0, 0)
+        return self._evaluated(points)
 
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""

@@ -24,6 +24,9 @@ RAISED, CHANGED = "raised", "returned"
 _BLOCK = 2**14
 """Values of apply held before their differences are formed, all at once."""
 
+_AT_ONCE = 2**12
+"""Points whose places are held as Python objects, 200 bytes each."""
+
 _WHOLE, _REAL, _IMAGINARY = range(3)
 """What is moved of an element: all of a real one, one part of a complex one."""
 
@@ -61,13 +64,15 @@ class Moved:
     def leaves(self, change: Change) -> Iterator[list[Any]]:
         """Yield private leaves of the input at each point; scalars as 0-d arrays."""
         copies = change.copies
-        for (position, part, index), value in zip(self._places(change.inputs), self.target.tolist(), strict=True):
-            leaves = copies()
-            array = leaves[position]
-            if part:
-                array = array.real if part == _REAL else array.imag
-            array[index] = value
-            yield leaves
+        for start in range(0, len(self), _AT_ONCE):
+            some = self.at(slice(start, start + _AT_ONCE))
+            for (position, part, index), value in zip(some._places(change.inputs), some.target.tolist(), strict=True):
+                leaves = copies()
+                array = leaves[position]
+                if part:
+                    array = array.real if part == _REAL else array.imag
+                array[index] = value
+                yield leaves
 
     def _places(self, inputs: Layout) -> list[Any]:
         """Return position, part and index of the element that is moved at each point."""

@@ -105,6 +105,7 @@ def test_stacks_that_are_sent_stay_as_large():
 @pytest.mark.parametrize("block", [1, 5, 7, 1000])
 def test_no_point_is_lost_between_blocks(monkeypatch, block):
     monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_AT_ONCE", 2)
     seen = []
 
     def apply(x):

@@ -427,6 +427,13 @@ def test_with_workers_the_time_limit_waits_for_no_call_under_way(gate):
     assert any("time_limit" in note for note in report.notes)
 
 
+def test_the_time_may_be_up_while_apply_is_at_x0(gate):
+    execution = Execution(timeout=50, time_limit=0.1)
+    report = fdcheck.verify(lambda x: gate.wait(60), X0, vjp=lambda x, ct: ct, execution=execution)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "time_limit" in report.findings[0].message
+
+
 def test_estimates_and_advice_say_that_they_were_cut_short(single):
     for function in (fdcheck.differentiate, fdcheck.recommend_eps):
         found = function(np.sin, X0, execution=Execution(executor=Failing(20, BrokenExecutor("gone"))))
