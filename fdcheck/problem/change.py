@@ -155,7 +155,7 @@ class Along:
 
     def where(self, k: int, inputs: Layout) -> str:
         """Return how far along the direction a point lies."""
-        return f"{self.multiples[k]:+g} times a random direction of length {np.linalg.norm(self.direction):.2g}"
+        return f"{self.multiples[k] * np.linalg.norm(self.direction):+.2g} along a random direction"
 
 
 Points = Moved | Along
