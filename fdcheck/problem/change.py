@@ -73,6 +73,7 @@ class Moved:
                     array = array.real if part == _REAL else array.imag
                 array[index] = value
                 yield leaves
+                del leaves, array  # before the next copy is made
 
     def _places(self, inputs: Layout) -> list[Any]:
         """Return position, part and index of the element that is moved at each point."""
@@ -144,6 +145,7 @@ class Along:
                 own = slice(leaf.start, leaf.stop)
                 leaves[leaf.position][...] = leaf.filled(_moved(change.x[own], self.direction[own], multiple))
             yield leaves
+            del leaves  # before the next copy is made
 
     def stacks(self, change: Change) -> list[Any]:
         """Return the leaves of the input with all points stacked on a leading axis."""
@@ -259,8 +261,8 @@ class Change:
         moved, is_enough = points.leaves(self), False
         for start in range(0, len(points), block):
             rows = range(min(block, len(points) - start))
-            for row, leaves in zip(rows, moved, strict=False):  # in this order, or a point would be lost between blocks
-                trouble = self._write(leaves, values, row)
+            for row in rows:
+                trouble = self._write(next(moved), values, row)
                 if trouble is not None:
                     troubles.append(Trouble(start + row, *trouble))
                 if tick is not None and not tick(1):

@@ -180,7 +180,8 @@ def test_right_and_wrong_claims_get_the_same_report_in_any_order_of_answers(prob
 
 
 @pytest.mark.parametrize(
-    "options", [{"profile": "strict"}, {"max_applies": 23}, {"max_evals": 2}, {"bounds": (0.05, 0.41)}]
+    "options",
+    [{"profile": "strict"}, {"max_applies": 23}, {"max_evals": 2}, {"bounds": (0.05, 0.41)}, {"method": "probe"}],
 )
 def test_other_ways_to_measure_get_the_same_report(options, single):
     def wrong(x, ct):
