@@ -153,6 +153,8 @@ def probe(
     result = Probe(direction, views, slope, residuals)
     if trace:
         _trace(context, result)
+        if result.alone and any(r.stands_out(SHARP).any() for r in residuals) and not problem.is_spent:
+            _look_for_factors(context, result)
     return result
 
 
@@ -180,7 +182,6 @@ def _trace(context: _Context, result: Probe) -> None:
         for view, residual in zip(result.views, result.residuals, strict=True):
             residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
         if is_one_of_many:
-            _look_for_factors(context, result)
             return
 
 
@@ -189,7 +190,7 @@ def _look_for_factors(context: _Context, result: Probe) -> None:
     again = random_direction(context.problem, context.limits.bounds, context.members, context.settings.seed + 1)
     slope = _slope(context, again, np.fmin.reduce([view.goal(SHARP) for view in result.views]))
     for view, residual in zip(result.views, result.residuals, strict=True):
-        if not residual.stands_out(1.0).any():
+        if not residual.stands_out(SHARP).any():
             continue
         ratios = [
             view.times(direction, context.claims) / (view.weights @ one.value)
