@@ -9,6 +9,7 @@ import numpy as np
 
 from fdcheck.checks.coloured import findings_of_groups, off_pattern_note, pairs_of_groups
 from fdcheck.checks.colouring import Colours, colours_of, look_by_colour
+from fdcheck.checks.detecting import detected_pattern
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.findings import compared, entry_findings
@@ -76,6 +77,8 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
         What to look at.
     """
     outcome = Outcome(plan)
+    if claims.wants_pattern:
+        _look_for_pattern(problem, claims, settings, limits, outcome)
     colours = _colours(claims, settings)
     if colours is not None:
         return _by_colour(problem, claims, settings, limits, colours, outcome)
@@ -107,6 +110,18 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
     problem.budget.expected += expected_applies(outcome.plan, settings)
     _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
     return outcome
+
+
+def _look_for_pattern(problem: Problem, claims: Claims, settings: Settings, limits: Limits, outcome: Outcome) -> None:
+    """Guess a sparse pattern, and note what came of it."""
+    pattern = detected_pattern(problem, limits.bounds, settings.seed)
+    if pattern is None:
+        outcome.notes.append("sparsity: neither a band nor blocks along the diagonal were seen in 12 columns")
+        return
+    claims.take_pattern(pattern)
+    outcome.notes.append(
+        f"sparsity: a pattern of {pattern.nnz} entries was guessed from 12 columns, and checked in sums"
+    )
 
 
 def _colours(claims: Claims, settings: Settings) -> Colours | None:
