@@ -6,13 +6,16 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from fdcheck.statuses import BREACHES as BREACHES
 from fdcheck.statuses import Status as Status
 from fdcheck.statuses import Verdict as Verdict
+
+if TYPE_CHECKING:
+    from fdcheck.evidence import Evidence
 
 SCHEMA = "fdcheck-report-1"
 """Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
@@ -85,6 +88,12 @@ class Finding:
         The slopes measured at each step, smallest step first.
     column_claimed, column_estimated : ndarray or None
         All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
+    tolerance : float
+        How far the claim may be off beside the error bar.
+    noise : float
+        Standard deviation of the noise of the output.
+    forced : float
+        Step that the user forced on the input, NaN where fdcheck chose.
     """
 
     endpoint: str
@@ -102,6 +111,9 @@ class Finding:
     steps: tuple[Measured, ...] = ()
     column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    tolerance: float = math.nan
+    noise: float = math.nan
+    forced: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -128,6 +140,8 @@ class Pair:
         of inputs moved together: in an entry of median size of every output, and of the middle one.
     together : bool
         Whether the inputs were moved together: the numbers are then those along a random direction.
+    tolerance : float
+        How far the claim of the worst entry may be off beside the error bar.
     """
 
     endpoint: str
@@ -145,6 +159,7 @@ class Pair:
     sensitivity: float
     typical: float = math.nan
     together: bool = False
+    tolerance: float = math.nan
 
     @property
     def failures(self) -> int:
@@ -230,6 +245,8 @@ class Report:
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
+    evidence : tuple of Evidence
+        What figures are drawn from, by endpoint. Not part of :meth:`to_dict`, and without a say in equality.
     """
 
     verdict: Verdict
@@ -245,6 +262,7 @@ class Report:
     max_failures: int = 10
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
+    evidence: tuple[Evidence, ...] = field(default=(), compare=False, repr=False, metadata={"in_dict": False})
 
     @property
     def passed(self) -> bool:

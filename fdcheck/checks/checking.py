@@ -11,12 +11,14 @@ from fdcheck.checks.coloured import findings_of_groups, off_pattern_note, pairs_
 from fdcheck.checks.colouring import Colours, colours_of, look_by_colour
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
+from fdcheck.checks.evidence import add_evidence
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
 from fdcheck.checks.plan import Plan, expected_applies, sample, whole
 from fdcheck.checks.probing import Members, Probe, probe
 from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
+from fdcheck.evidence import Evidence
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import measured_columns
 from fdcheck.numerics.noise import Noise, measure_noise
@@ -43,6 +45,8 @@ class Outcome:
         What was looked at.
     pairs, findings, notes, diagnoses : list
         What was found.
+    evidence : dict of str to Evidence
+        What figures are drawn from, by endpoint.
     measured, together : int
         Real input coordinates moved alone, and together.
     scatter : float
@@ -54,6 +58,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
     measured: int = 0
     together: int = 0
     scatter: float = 0.0
@@ -186,11 +191,12 @@ def _look_at_columns(
 
 
 def _compare(part: Problem, claimed: Claimed, found: Elementwise, outcome: Outcome) -> list[Pair]:
-    """Add findings of columns to an outcome, and return their pairs."""
+    """Add findings and evidence of columns to an outcome, and return their pairs."""
     pairs: list[Pair] = []
     for comparison in compared(claimed, found):
         pairs += pairs_of(part, comparison)
         outcome.findings += entry_findings(part, comparison)
+        add_evidence(outcome.evidence, part, comparison)
     return pairs
 
 

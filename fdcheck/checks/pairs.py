@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.checks.findings import STATUS_OF_CODE, Comparison
+from fdcheck.checks.findings import STATUS_OF_CODE, Comparison, tolerance_at
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
@@ -64,6 +64,7 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
         excess=float(comparison.excess[row, column]),
         sensitivity=float(np.fmax.reduce(noticed, axis=None)),
         typical=_middle(noticed),
+        tolerance=tolerance_at(comparison, row, column),
     )
 
 
