@@ -66,7 +66,7 @@ class Measurement:
     entry : ndarray, shape (3, m, n)
         Value, error bar and step; NaN where an entry was not measured.
     columns : dict of int to Column
-        The evidence of each column in which an entry is anything but plain; of one that is plain where it came first.
+        The evidence of each column in which an entry is anything but plain, and of one that is plain.
     """
 
     code: NDArray[np.int8]
@@ -341,11 +341,13 @@ def _unused(h: float, taken: list[float]) -> float:
 
 
 def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:
-    """Keep the steps of columns in which something other than plain agreement was found, or of one that is plain."""
+    """Keep the steps of columns in which something other than plain agreement was found, and of one that is plain."""
     code = result.code[:, :, as_index(columns)]
     plain = np.all((code == kernels.AGREES) | (code == kernels.SKIPPED), axis=(0, 1))
-    odd = np.flatnonzero(~plain)
-    for slot in odd if odd.size or result.columns else [len(columns) // 2]:
+    kept = list(np.flatnonzero(~plain))
+    if not result.columns and len(kept) < len(columns):  # one that is plain, to be looked at beside them
+        kept.append(np.flatnonzero(plain)[(len(columns) - len(kept)) // 2])
+    for slot in kept:
         size = table.count[slot]
         order = np.argsort(table.spacing[kernels.UP, :size, slot])
         result.columns[int(columns[slot])] = Column(*table.spacing[:, order, slot], *table.change[:, order, slot])
