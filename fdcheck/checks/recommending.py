@@ -238,7 +238,7 @@ def _fill_in(
     ends = (result.low[CENTRAL][:, columns], result.high[CENTRAL][:, columns])
     moving = result.depends[:, columns] & np.isfinite(result.step[CENTRAL][:, columns])
     add_columns(problem, result.shared, columns, curves[CENTRAL], ends, result.reference[:, columns], moving)
-    keep_narrowest(problem, result.curves, columns, curves[CENTRAL], ends, result.reference[:, columns])
+    keep_narrowest(problem, result.curves, columns, curves[CENTRAL], ends, result.reference[:, columns], moving)
 
 
 def _sharpen(problem: Problem, found: Elementwise, columns: NDArray[np.int64], ladder: Ladder) -> None:

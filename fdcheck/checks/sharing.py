@@ -123,6 +123,7 @@ def keep_narrowest(
     curve: Curve,
     range_: tuple[NDArray[np.float64], NDArray[np.float64]],
     reference: NDArray[np.float64],
+    depends: NDArray[np.bool_],
 ) -> None:
     """Keep the curve of the entry with the narrowest safe range of each input leaf.
 
@@ -132,12 +133,12 @@ def keep_narrowest(
         apply and x0.
     curves : dict of int to (float, EpsCurve)
         By input leaf, the ratio of the ends and the curve; receives those of these columns that are narrower.
-    columns, curve, range_, reference
+    columns, curve, range_, reference, depends
         As for :func:`add_columns`.
     """
     ratio = range_[1] / range_[0]
     ratio = np.where(np.isfinite(ratio), ratio, 0.0)  # no safe range is the narrowest
-    ratio[~(np.isfinite(curve.deviation).any(axis=0).T & (reference > 0))] = np.inf
+    ratio[~(depends & (reference > 0))] = np.inf
     for b, source in enumerate(problem.inputs.leaves):
         own = np.flatnonzero((columns >= source.start) & (columns < source.stop))
         if not own.size:

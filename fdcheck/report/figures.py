@@ -194,7 +194,7 @@ def draw_map(ax: Axes, evidence: Evidence) -> None:
     figure: Any = ax.figure
     bar = figure.colorbar(scale, ax=ax, extend="both", fraction=0.06, pad=0.03)
     bar.set_label("error / what is allowed")
-    bar.ax.yaxis.set_major_formatter(_power)
+    _number_logarithmic(bar.ax.yaxis)
     bar.ax.axhline(1.0, color=INK, linewidth=1.5)
     if patches:
         ax.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False)
@@ -290,10 +290,12 @@ def _finish(ax: Axes) -> None:
 
 
 def _number_logarithmic(*axes: Axis) -> None:
-    """Write powers of ten as numbers that a program reads too."""
+    """Write powers of ten as numbers that a program reads too, and no marks between them, which take half the time."""
+    from matplotlib.ticker import NullLocator
+
     for axis in axes:
         axis.set_major_formatter(_power)
-        axis.set_minor_formatter("")
+        axis.set_minor_locator(NullLocator())
 
 
 def _power(value: float, _: float | None = None) -> str:

@@ -165,18 +165,18 @@ def _table(pairs: Sequence[Pair], width: int) -> Iterator[str]:
     """Yield a line for each pair, and one more for entries that are neither right nor wrong."""
     failed = [f"{pair.failures}/{pair.entries}" for pair in pairs]
     room = max(6, *map(len, failed))
-    name_room = 23 - room
+    name_room = 21 - room
     yield (
         f"  {'output / input':{name_room}} {'failed':>{room}} {'claimed':>10} {'measured':>10} {'bar':>6} "
-        f"{'allowed':>7} {'step':>7} {'noticed':>7}"
+        f"{'allowed':>7} {'step':>7} {'noticed':>9}"
     )
     for pair, count in zip(pairs, failed, strict=True):
         name = f"{pair.output} / {pair.input}"
         if len(name) > name_room:
             yield from _wrapped(name, width, "  ")
             name = ""
-        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>6.1g} {pair.tolerance:>7.1g}"
-        yield f"  {name:{name_room}} {count:>{room}} {values} {pair.eps:>7.2g} {_noticed(pair):>7}"
+        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>6.1g} {pair.tolerance:>7.2g}"
+        yield f"  {name:{name_room}} {count:>{room}} {values} {pair.eps:>7.2g} {_noticed(pair):>9}"
         if words.remarked(pair):
             yield f"  {'':{name_room}} {words.remarked(pair)}"
 
@@ -188,7 +188,7 @@ def _stacked(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         yield from _wrapped(f"{pair.output} / {pair.input}: {pair.failures}/{pair.entries} failed", width, "  ")
         numbers = (
             f"claimed {pair.claimed:.4g}, measured {pair.estimated:.4g} +- {pair.error:.1g}, allowed "
-            f"{pair.tolerance:.1g}, step {pair.eps:.2g}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
+            f"{pair.tolerance:.2g}, step {pair.eps:.2g}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
         )
         yield from _wrapped(numbers, width, "    ", 0)
 
