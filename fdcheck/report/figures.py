@@ -9,7 +9,7 @@ import numpy as np
 
 from fdcheck.advice import EpsCurve, EpsPath
 from fdcheck.evidence import MARKS, Evidence
-from fdcheck.report.words import element
+from fdcheck.report.words import bends, element
 from fdcheck.results import Finding
 
 if TYPE_CHECKING:
@@ -40,11 +40,20 @@ _ERROR_COLORS = ("#4f83bd", "#86abd6", "#c3d6ea", "#f5f0e6", "#f0a587", "#d6604d
 _FLAT_COLORS = {"undecided": "#8a929b", "kink or jump": "#d99a2b", "not looked at": "none"}
 """Of entries whose error says nothing; a picture keeps its colours, so they do not follow the theme."""
 
+_ON_MAP = "#111111"
+"""Of lines and crosses on a picture."""
+
 _NAME = 22
 """Letters of a path that fit beside a figure."""
 
 _LABELLED = 12
 """Paths that have room for their names on one side of a figure."""
+
+_CROSSED = 16
+"""Rows or columns up to which a wrong entry has room for a cross beside its colour."""
+
+_POWERS = 7
+"""Powers of ten that are named on an axis."""
 
 _ULP = 2.0**-52
 
@@ -82,9 +91,10 @@ def draw_steps(ax: Axes, finding: Finding) -> None:
     for level, color, style, label in lines:
         ax.axhline(level, color=color, linestyle=style, linewidth=1.6, label=label)
     noise = finding.noise / math.sqrt(2)  # of a central slope times h: two values, over 2 h
-    if math.isfinite(noise) and noise > 0:
+    if noise / ends[0] > shown.min():  # false for NaN
         ax.plot(ends, noise / ends, color=PURPLE, linestyle=":", linewidth=1.4, label="noise floor")
-    _draw_truncation(ax, h, off, noise if math.isfinite(noise) else 0.0)
+    if not bends(finding):
+        _draw_truncation(ax, h, off, noise if math.isfinite(noise) else 0.0)
     ax.plot(h, shown, color=INK, marker="o", markersize=5, linewidth=1, label="measured slopes")
     forced = math.isfinite(finding.forced)
     for step, label in ((finding.forced, "your eps"), (math.nan if forced else finding.eps, "chosen step")):
@@ -188,14 +198,14 @@ def draw_map(ax: Axes, evidence: Evidence) -> None:
             patches.append(Patch(facecolor=color, edgecolor=FAINT, label=mark))
     ax.imshow(image, aspect="auto", interpolation="none", origin="upper")
     wrong = np.argwhere(evidence.marks == MARKS.index("disagrees"))
-    if 0 < len(wrong) <= _LABELLED**2 and max(evidence.marks.shape) <= 4 * _LABELLED:
-        ax.scatter(wrong[:, 1], wrong[:, 0], s=18, marker="x", color=INK, linewidths=1.2)
+    if len(wrong) and max(evidence.marks.shape) <= _CROSSED:
+        ax.scatter(wrong[:, 1], wrong[:, 0], s=18, marker="x", color=_ON_MAP, linewidths=1.2)
     _label_blocks(ax, evidence)
     figure: Any = ax.figure
     bar = figure.colorbar(scale, ax=ax, extend="both", fraction=0.06, pad=0.03)
     bar.set_label("error / what is allowed")
     _number_logarithmic(bar.ax.yaxis)
-    bar.ax.axhline(1.0, color=INK, linewidth=1.5)
+    bar.ax.axhline(1.0, color=_ON_MAP, linewidth=1.5)
     if patches:
         ax.legend(handles=patches, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False)
 
@@ -211,7 +221,7 @@ def _label_blocks(ax: Axes, evidence: Evidence) -> None:
         middles = (first + np.append(first[1:], len(bins) - 1) - 1) / 2
         if len(paths) > 1 and len(paths) <= len(bins) - 1:
             for cut in first[1:]:
-                line(cut - 0.5, color=INK, linewidth=0.8)
+                line(cut - 0.5, color=_ON_MAP, linewidth=0.8)
         if len(paths) > _LABELLED:
             some = np.linspace(0, len(paths) - 1, _LABELLED).round().astype(int)
         else:
@@ -291,10 +301,12 @@ def _finish(ax: Axes) -> None:
 
 def _number_logarithmic(*axes: Axis) -> None:
     """Write powers of ten as numbers that a program reads too, and no marks between them, which take half the time."""
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     for axis in axes:
         axis.set_major_formatter(_power)
+        if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(numticks=_POWERS))
         axis.set_minor_locator(NullLocator())
 
 

@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fdcheck.evidence import MARKS
+from fdcheck.evidence import MARKS, Evidence
 from fdcheck.report import figures, words
 from fdcheck.report.extra import needs
 from fdcheck.report.text import report_text
@@ -182,10 +182,11 @@ def _drawings(finding: Finding, name: str) -> Iterator[Figure]:
 
 
 def _overviews(report: Report) -> Iterator[tuple[str, bool, list[Figure]]]:
-    """Yield each endpoint, whether to look at it first, and drawings of all of its claims."""
+    """Yield each endpoint, wrong ones first, whether to show it at once, and drawings of all of its claims."""
     from fdcheck.report.svg import svg
 
-    for number, evidence in enumerate(report.evidence[:_ENDPOINTS], 1):
+    ranked = sorted(report.evidence, key=lambda evidence: not _is_wrong(evidence))[:_ENDPOINTS]
+    for number, evidence in enumerate(ranked, 1):
         about = (
             (
                 figures.draw_map,
@@ -202,7 +203,12 @@ def _overviews(report: Report) -> Iterator[tuple[str, bool, list[Figure]]]:
             text = f"{figures.entry_name(evidence.typical)}, which agrees: distance of the slopes from the estimate."
             draw_one = partial(figures.draw_steps, finding=evidence.typical)
             drawn.append(Figure(svg(draw_one, f"e{number}-typical", f"{evidence.endpoint}: {text}"), text))
-        yield evidence.endpoint, number == 1 or bool((evidence.marks == MARKS.index("disagrees")).any()), drawn
+        yield evidence.endpoint, number == 1 or _is_wrong(evidence), drawn
+
+
+def _is_wrong(evidence: Evidence) -> bool:
+    """Return whether an entry of an endpoint disagrees."""
+    return bool((evidence.marks == MARKS.index("disagrees")).any())
 
 
 def _number(value: float, digits: int = 6) -> str:

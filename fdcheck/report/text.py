@@ -155,7 +155,7 @@ def _pairs(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         by_endpoint.setdefault(pair.endpoint, []).append(pair)
     for endpoint, own in by_endpoint.items():
         yield ""
-        yield from _wrapped(f"Pairs of {endpoint}, at the worst entry of each:", width, "")
+        yield from _wrapped(f"Pairs of {endpoint} (output / input), at the worst entry of each:", width, "")
         yield from (_table if width >= _TABLE else _stacked)(own[:_SHOWN_PAIRS], width)
         if len(own) > _SHOWN_PAIRS:
             yield f"  ... and {len(own) - _SHOWN_PAIRS} more in report.pairs"
@@ -167,7 +167,7 @@ def _table(pairs: Sequence[Pair], width: int) -> Iterator[str]:
     room = max(6, *map(len, failed))
     name_room = 21 - room
     yield (
-        f"  {'output / input':{name_room}} {'failed':>{room}} {'claimed':>10} {'measured':>10} {'bar':>6} "
+        f"  {'pair':{name_room}} {'failed':>{room}} {'claimed':>10} {'measured':>10} {'bar':>6} "
         f"{'allowed':>7} {'step':>7} {'noticed':>9}"
     )
     for pair, count in zip(pairs, failed, strict=True):

@@ -1,7 +1,10 @@
 """Lines to paste, run by the programs that they are for."""
 
+import os
 import shlex
+import shutil
 import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -43,16 +46,9 @@ def test_tesseract_takes_its_line(tmp_path):
     api = BY_NAME["right"].write(tmp_path)
     advice = fdcheck.recommend_eps(lambda x: np.sin(x["x"]), {"x": np.array([0.5, 1.5])})
     ((line,),) = [paste.lines for paste in pasted(advice) if paste.program == "Tesseract"]
-    words = shlex.split(line.replace("@payload.json", f"@{tmp_path / 'inputs.json'}"))
-    done = subprocess.run(
-        words, env={"TESSERACT_API_PATH": str(api), "PATH": _path()}, capture_output=True, text=True, check=False
-    )
+    name, *words = shlex.split(line.replace("@payload.json", f"@{tmp_path / 'inputs.json'}"))
+    program = shutil.which(name, path=os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]))
+    env = {**os.environ, "TESSERACT_API_PATH": str(api)}
+    done = subprocess.run([program, *words], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
-
-
-def _path():
-    import os
-    import sys
-
-    return os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    assert "vector_jacobian_product passed" in done.stdout + done.stderr

@@ -166,7 +166,7 @@ def test_the_pair_with_most_failures_comes_first_and_only_twelve_are_shown():
     rows = lines(str(report(pairs=pairs)))
     start = next(k for k, row in enumerate(rows) if row.startswith("Pairs"))
     assert rows[start + 2].split() == ["y", "/", "bad", "2/4", "1.5", "1.25", "0.001", "0.25", "0.0001", "0.1", "%"]
-    assert rows[start + 1].split()[3:] == ["failed", "claimed", "measured", "bar", "allowed", "step", "noticed"]
+    assert rows[start + 1].split()[1:] == ["failed", "claimed", "measured", "bar", "allowed", "step", "noticed"]
     assert rows[start + 3].split()[2] == "p13"
     assert rows[start + 14] == "  ... and 3 more in report.pairs"
 
@@ -212,8 +212,8 @@ def test_a_real_failure_reads_as_a_user_needs_it():
 def test_each_endpoint_has_a_table_of_its_own():
     other = dataclasses.replace(pair("b", failures=1), endpoint="jvp")
     rows = lines(str(report(pairs=[pair("w"), other], calls={"vjp": 1, "jvp": 1})))
-    assert rows.index("Pairs of jvp, at the worst entry of each:") < rows.index(
-        "Pairs of vjp, at the worst entry of each:"
+    assert rows.index("Pairs of jvp (output / input), at the worst entry of each:") < rows.index(
+        "Pairs of vjp (output / input), at the worst entry of each:"
     )
 
 
