@@ -121,30 +121,56 @@ def _distance(finding: Finding) -> str:
     if finding.status in ACCEPTED:
         return f"The {finding.status} lies within {finding.steps[0].eps:.1g} of x0, the smallest step taken."
     for near, far in zip(finding.steps, finding.steps[1:], strict=False):
-        noise = finding.noise if math.isfinite(finding.noise) else 0.0
-        before, after = abs(near.right - near.left), abs(far.right - far.left)
-        size = max(abs(far.left), abs(far.right))
-        stands_out = after > max(_BENT * size, _LOUD * noise / far.eps)
-        quiet = before < _BENT * _BENT * size
-        if stands_out and quiet and after > _SUDDEN * far.eps / near.eps * max(before, noise / near.eps):
+        if _gap(near) < _BENT * _BENT * _size(far) and _parts(near, far, finding):
             return f"The slopes of the two sides part between {near.eps:.1g} and {far.eps:.1g} from x0, as at a kink."
     return ""
+
+
+def _gap(step: Measured) -> float:
+    """Return by how much the slopes of the two sides differ."""
+    return abs(step.right - step.left)
+
+
+def _size(step: Measured) -> float:
+    """Return the larger of the slopes of the two sides."""
+    return max(abs(step.left), abs(step.right))
+
+
+def _noise_of(step: Measured, finding: Finding) -> float:
+    """Return the noise of a slope, zero where it is not known."""
+    return finding.noise / step.eps if math.isfinite(finding.noise) else 0.0
+
+
+def _is_heard(step: Measured, finding: Finding) -> bool:
+    """Return whether the slopes of the two sides differ by more than noise does."""
+    return _gap(step) > _LOUD * _noise_of(step, finding)
+
+
+def _stands_out(step: Measured, finding: Finding) -> bool:
+    """Return whether the slopes of the two sides differ by much, and by more than noise does."""
+    return _is_heard(step, finding) and _gap(step) > _BENT * _size(step)
+
+
+def _parts(near: Measured, far: Measured, finding: Finding) -> bool:
+    """Return whether the two sides part from one step to the next faster than by curvature."""
+    before = max(_gap(near), _noise_of(near, finding))
+    return _stands_out(far, finding) and _gap(far) > _SUDDEN * far.eps / near.eps * before
 
 
 def is_two_sided(steps: Sequence[Measured]) -> bool:
     """Return whether the slopes of the two sides differ at the smallest step, as at a kink."""
     if not steps:
         return False
-    left, right = steps[0].left, steps[0].right
-    return abs(right - left) > _BENT * max(abs(left), abs(right))
+    return _gap(steps[0]) > _BENT * _size(steps[0])
 
 
 def bends(finding: Finding) -> bool:
-    """Return whether the slopes of the two sides differ at some step by more than noise does."""
-    noise = finding.noise if math.isfinite(finding.noise) else 0.0
+    """Return whether the two sides differ as at a kink or a jump, or so that curvature is not seen to explain it."""
+    if finding.steps and _stands_out(finding.steps[0], finding):
+        return True
     return any(
-        abs(s.right - s.left) > max(_BENT * max(abs(s.left), abs(s.right)), _LOUD * noise / s.eps)
-        for s in finding.steps
+        _stands_out(far, finding) and (not _is_heard(near, finding) or _parts(near, far, finding))
+        for near, far in zip(finding.steps, finding.steps[1:], strict=False)
     )
 
 

@@ -144,3 +144,14 @@ def test_second_derivatives_have_evidence_under_their_own_names():
     )
     assert {part.endpoint for part in report.evidence} <= set(report.endpoint_calls)
     assert len(report.evidence) >= 2
+
+
+def test_a_step_lost_in_rounding_and_an_edge_of_the_domain_leave_what_was_measured():
+    found = fdcheck.verify(
+        lambda x: x**3, np.array([0.5, 2.0], np.float32), jacobian=lambda x: np.diag(3 * x**2), eps=1e-8
+    )
+    entries = [part.typical for part in found.evidence]
+    assert all(entry is None or all(s.eps > 0 for s in entry.steps) for entry in entries)
+    edge = fdcheck.verify(lambda x: x**1.5, np.array([0.0]), jacobian=lambda x: np.zeros((1, 1)))
+    entry = edge.evidence[0].typical
+    assert entry is None or all(np.isnan(s.left) and np.isfinite(s.slope) for s in entry.steps)
