@@ -294,3 +294,5 @@ _ORDER = (
     Status.KINK,
     Status.AGREES,
 )
+
+_RANK = {status: k for k, status in enumerate(_ORDER)}

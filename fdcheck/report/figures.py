@@ -229,7 +229,7 @@ def _label_blocks(ax: Axes, evidence: Evidence) -> None:
         if len(paths) == 1:
             axis.set_label_text(short(paths[0]))
             ticks = np.unique(np.linspace(0, len(bins) - 2, min(6, len(bins) - 1)).round().astype(int))
-            axis.set_ticks(ticks, [str(int(bins[k])) for k in ticks])
+            axis.set_ticks(ticks, [str(int(bins[k]) - starts[0]) for k in ticks])
         else:
             axis.set_ticks(middles[some], [short(paths[k]) for k in some])
         for label in (axis.label, *axis.get_ticklabels()):

@@ -175,8 +175,8 @@ def _table(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         if len(name) > name_room:
             yield from _wrapped(name, width, "  ")
             name = ""
-        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>6.1g} {pair.tolerance:>7.2g}"
-        yield f"  {name:{name_room}} {count:>{room}} {values} {pair.eps:>7.2g} {_noticed(pair):>9}"
+        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>6.1g} {_known(pair.tolerance):>7}"
+        yield f"  {name:{name_room}} {count:>{room}} {values} {_known(pair.eps):>7} {_noticed(pair):>9}"
         if words.remarked(pair):
             yield f"  {'':{name_room}} {words.remarked(pair)}"
 
@@ -188,9 +188,14 @@ def _stacked(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         yield from _wrapped(f"{pair.output} / {pair.input}: {pair.failures}/{pair.entries} failed", width, "  ")
         numbers = (
             f"claimed {pair.claimed:.4g}, measured {pair.estimated:.4g} +- {pair.error:.1g}, allowed "
-            f"{pair.tolerance:.2g}, step {pair.eps:.2g}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
+            f"{_known(pair.tolerance)}, step {_known(pair.eps)}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
         )
         yield from _wrapped(numbers, width, "    ", 0)
+
+
+def _known(value: float) -> str:
+    """Return a number of two digits, a dash where there is none."""
+    return "-" if math.isnan(value) else f"{value:.2g}"
 
 
 def _noticed(pair: Pair) -> str:

@@ -39,6 +39,7 @@ def accounts(report: Report) -> Iterator[tuple[str, str]]:
         yield name, f"{_compared(report, name)}, {counted(calls, 'call')}"
     cover = report.coverage
     moved = f"{cover.inputs_measured} of {counted(cover.inputs, 'input element')} moved"
+    moved += f" alone, {cover.together} together" if cover.together else ""
     yield "apply", f"{counted(report.applies, 'call')}, {moved}"
     if math.isfinite(report.sensitivity):
         yield (
@@ -71,8 +72,9 @@ def percent(part: float) -> str:
 
 
 def remarked(pair: Pair) -> str:
-    """Return the entries of a pair that are neither right nor wrong, with their numbers."""
-    return ", ".join(f"{pair.counts[status]} {status}" for status in _REMARKED if pair.counts.get(status))
+    """Return the entries of a pair that are neither right nor wrong, and whether the numbers are sums."""
+    remarks = [f"{pair.counts[status]} {status}" for status in _REMARKED if pair.counts.get(status)]
+    return ", ".join([*remarks, *(["moved together, sums along a direction"] if pair.together else [])])
 
 
 def ranked(pairs: Sequence[Pair]) -> list[Pair]:

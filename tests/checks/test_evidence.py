@@ -155,3 +155,53 @@ def test_a_step_lost_in_rounding_and_an_edge_of_the_domain_leave_what_was_measur
     edge = fdcheck.verify(lambda x: x**1.5, np.array([0.0]), jacobian=lambda x: np.zeros((1, 1)))
     entry = edge.evidence[0].typical
     assert entry is None or all(np.isnan(s.left) and np.isfinite(s.slope) for s in entry.steps)
+
+
+def test_of_a_sample_only_what_was_looked_at_is_kept_and_in_its_place():
+    many = np.linspace(0.5, 1.5, 1000)
+    weights = np.linspace(1.0, 2.0, 1000)
+
+    def vjp(x, ct):
+        return {"a": ct * weights * np.where(np.arange(1000) >= 500, 1.5, 1.0), "b": ct * np.ones(10)}
+
+    x0 = {"a": many, "b": np.ones(10)}
+    report = fdcheck.verify(lambda x: weights @ x["a"] + x["b"].sum(), x0, vjp=vjp, max_evals=100, method="elementwise")
+    (found,) = report.evidence
+    assert report.coverage.inputs_measured < 200
+    assert (found.inputs, found.input_starts) == (("a", "b"), (0, 1000))
+    wrong = found.marks[0] == MARKS.index("disagrees")
+    assert wrong.any()
+    assert not wrong.all()
+    assert (found.columns[:-1][wrong] >= 480).all()  # a bin may begin before the first wrong element in it
+    assert (found.columns[:-1][wrong] < 1000).all()
+    assert (found.columns[:-1][~wrong & (found.columns[:-1] < 1000)] < 500).all()
+
+
+def test_an_entry_that_a_probe_led_to_is_kept():
+    n = 3000
+
+    def vjp(x, ct):
+        gradient = 2 * ct * x
+        gradient[1234] *= 3
+        return gradient
+
+    (found,) = fdcheck.verify(lambda x: np.sum(x**2), np.linspace(0.5, 1.5, n), vjp=vjp).evidence
+    place = int(np.flatnonzero(found.marks[0] == MARKS.index("disagrees"))[0])
+    assert (found.columns[place], found.columns[place + 1]) == (1234, 1235)
+    assert found.input_starts == (0,)
+
+
+def test_columns_measured_in_turns_are_put_together(monkeypatch):
+    from fdcheck.checks import checking
+
+    whole = evidence_of([(17, 150)])
+    monkeypatch.setattr(checking, "_AT_ONCE", 7 * M)
+    turns = evidence_of([(17, 150)])
+    assert max(turns.excess.shape) <= 128
+    assert len(turns.claimed) <= 2000
+    (place,) = np.argwhere(turns.marks == MARKS.index("disagrees"))
+    assert turns.rows[place[0]] <= 17 < turns.rows[place[0] + 1]
+    assert turns.columns[place[1]] <= 150 < turns.columns[place[1] + 1]
+    assert turns.excess.max() == pytest.approx(whole.excess.max(), rel=0.01)
+    assert (turns.columns[0], turns.columns[-1]) == (0, N)
+    assert (turns.point_marks == MARKS.index("disagrees")).sum() == 1

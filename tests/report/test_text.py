@@ -299,3 +299,13 @@ def test_odd_statuses_and_missing_bars_are_remarked():
     assert "error bar up to none  (kink in places)" in text
     assert "+-" not in text
     assert lines(text)[-1] == "  - a remark"
+
+
+def test_inputs_that_were_moved_together_are_told_apart():
+    together = dataclasses.replace(pair(), together=True, eps=math.nan, tolerance=math.nan)
+    found = dataclasses.replace(report(pairs=[together]), coverage=Coverage(5, 1, 3, 3, together=4))
+    text = str(found)
+    assert "1 of 5 input elements moved alone, 4 together" in text
+    assert "moved together, sums along a direction" in text
+    assert "nan" not in text
+    assert "nan" not in report_text(found, 40)
