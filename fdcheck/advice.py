@@ -133,7 +133,8 @@ class EpsPath:
     usual : dict of str to float
         Largest relative error expected at usual steps.
     curve : EpsCurve or None
-        Error against step at the entry that leaves the least choice; None where no entry depends on the input.
+        Error against step at the entry that leaves the least choice; None where no entry depends on the input. Not part
+        of :meth:`EpsAdvice.to_dict`.
     """
 
     input: str
@@ -148,7 +149,7 @@ class EpsPath:
     without: int
     reasons: Mapping[str, int]
     usual: Mapping[str, float]
-    curve: EpsCurve | None = field(default=None, compare=False, repr=False)
+    curve: EpsCurve | None = field(default=None, compare=False, repr=False, metadata={"in_dict": False})
 
     @property
     def is_safe(self) -> bool:
