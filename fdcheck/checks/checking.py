@@ -139,6 +139,9 @@ def _by_colour(
         outcome.together = problem.inputs.size
         outcome.measured = len(found.alone)
         outcome.findings += findings_of_groups(problem, found)
+        for part, claimed, alone in found.alone:
+            for comparison in compared(claimed, alone):
+                add_evidence(outcome.evidence, part, comparison)
         outcome.notes += off_pattern_note(problem, found)
         outcome.pairs += pairs_of_groups(problem, colours, found, settings)
     if "vjp" in claims.names:

@@ -113,7 +113,7 @@ def _comparison(finding: Finding) -> str:
     text = f"off by {off:.3g}, {off / finding.error:.2g} error bars" if finding.error > 0 else f"off by {off:.3g}"
     if finding.estimated and abs(finding.estimated) > 3 * finding.error:
         text += f"; claimed / measured = {finding.claimed / finding.estimated:.4g}"
-    return f"{text}; measured at step {finding.eps:.2g}."
+    return f"{text}; measured at step {finding.eps:.2g}." if math.isfinite(finding.eps) else f"{text}."
 
 
 def _distance(finding: Finding) -> str:

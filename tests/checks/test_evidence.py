@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import fdcheck
 from fdcheck.evidence import MARKS
@@ -205,3 +206,13 @@ def test_columns_measured_in_turns_are_put_together(monkeypatch):
     assert turns.excess.max() == pytest.approx(whole.excess.max(), rel=0.01)
     assert (turns.columns[0], turns.columns[-1]) == (0, N)
     assert (turns.point_marks == MARKS.index("disagrees")).sum() == 1
+
+
+def test_columns_of_a_sparse_jacobian_that_were_measured_alone_are_kept():
+    band = scipy.sparse.diags_array([np.ones(399), -2 * np.ones(400), np.ones(399)], offsets=[-1, 0, 1]).tocsr()
+    claim = band.copy()
+    claim[200, 201] = 3.0
+    (found,) = fdcheck.verify(lambda x: band @ x, np.linspace(0.5, 1.0, 400), jacobian=lambda x: claim).evidence
+    (place,) = np.argwhere(found.marks == MARKS.index("disagrees"))
+    assert found.rows[place[0]] <= 200 < found.rows[place[0] + 1]
+    assert found.columns[place[1]] == 201
