@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
+from fdcheck.cli_output import page_option, show_text, write_page
 from fdcheck.loading import CannotRun, Named, callables, point, told
 
 _Result = TypeVar("_Result")
@@ -163,6 +164,7 @@ def main() -> None:
 @click.option("--dask", metavar="ADDRESS", help="Call APPLY in the workers of a Dask scheduler.")
 @click.option("--timeout", type=float, help="Seconds that one call of APPLY may take; no limit by default.")
 @click.option("--time-limit", type=float, help="Seconds that the check may take; no limit by default.")
+@click.option("--html", **page_option("report"))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
     apply: str,
@@ -175,6 +177,7 @@ def verify(
     timeout: float | None,
     time_limit: float | None,
     progress: bool | None,
+    html: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -210,7 +213,12 @@ def verify(
             if workers or dask:
                 functions["apply"] = Named(apply)
             report = _called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
-    click.echo(report.to_json() if as_json else str(report))
+    if html is not None:
+        write_page(report, html)
+    if as_json:
+        click.echo(report.to_json())
+    else:
+        show_text(str(report))
     raise click.exceptions.Exit(STATUS[report.verdict])
 
 
@@ -229,8 +237,9 @@ def verify(
 )
 @click.option("--max-evals", type=int, help="Input elements looked at; 200 by default, else sampled.")
 @click.option("--seed", type=int, help="Seed of the random direction and the sample; 0 by default.")
+@click.option("--html", **page_option("advice"))
 @click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
-def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
+def recommend(apply: str, inputs: str, html: str | None, as_json: bool, **options: Any) -> None:
     """Recommend steps for plain differences of the function APPLY at the point INPUTS.
 
     MODULE, INPUTS and PATH as for fdcheck verify. Exit status: 0 advice was given, 2 could not run, 3 no input has a
@@ -246,6 +255,8 @@ def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
         function = callables(apply, {})["apply"]
         advice = _called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+    if html is not None:
+        write_page(advice, html)
     click.echo(advice.to_json() if as_json else str(advice))
     raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from fdcheck.statuses import BREACHES as BREACHES
 from fdcheck.statuses import Status as Status
 from fdcheck.statuses import Verdict as Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fdcheck.evidence import Evidence
 
 SCHEMA = "fdcheck-report-1"
 """Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
@@ -85,6 +91,12 @@ class Finding:
         The slopes measured at each step, smallest step first.
     column_claimed, column_estimated : ndarray or None
         All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
+    tolerance : float
+        How far the claim may be off beside the error bar.
+    noise : float
+        Standard deviation of the noise of the output.
+    forced : float
+        Step that the user forced on the input, NaN where fdcheck chose.
     """
 
     endpoint: str
@@ -102,6 +114,9 @@ class Finding:
     steps: tuple[Measured, ...] = ()
     column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    tolerance: float = math.nan
+    noise: float = math.nan
+    forced: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -128,6 +143,8 @@ class Pair:
         of inputs moved together: in an entry of median size of every output, and of the middle one.
     together : bool
         Whether the inputs were moved together: the numbers are then those along a random direction.
+    tolerance : float
+        How far the claim of the worst entry may be off beside the error bar.
     """
 
     endpoint: str
@@ -145,6 +162,7 @@ class Pair:
     sensitivity: float
     typical: float = math.nan
     together: bool = False
+    tolerance: float = math.nan
 
     @property
     def failures(self) -> int:
@@ -230,6 +248,8 @@ class Report:
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
+    evidence : tuple of Evidence
+        What figures are drawn from, by endpoint. Not part of :meth:`to_dict`, and without a say in equality.
     """
 
     verdict: Verdict
@@ -245,6 +265,7 @@ class Report:
     max_failures: int = 10
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
+    evidence: tuple[Evidence, ...] = field(default=(), compare=False, repr=False, metadata={"in_dict": False})
 
     @property
     def passed(self) -> bool:
@@ -277,9 +298,79 @@ class Report:
             raise DerivativeMismatch(self)
 
     def __str__(self) -> str:
-        from fdcheck.report.text import report_text
+        from fdcheck.report.text import report_text, terminal_width
 
-        return report_text(self)
+        return report_text(self, terminal_width())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from fdcheck.report.html import report_fragment
+
+        return report_fragment(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as one HTML page that needs no other file and no network.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; an older one is replaced.
+
+        Raises
+        ------
+        InvalidInput
+            If Jinja2 or matplotlib is missing (``pip install 'fdcheck[report]'``).
+        OSError
+            If the file cannot be written.
+        """
+        from fdcheck.report.html import report_page, write_html
+
+        write_html(report_page(self), path)
+
+    def plot(
+        self,
+        what: str = "map",
+        *,
+        endpoint: str | None = None,
+        finding: Finding | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a figure with matplotlib.
+
+        Parameters
+        ----------
+        what : str
+            ``'map'``: the Jacobian with the error of each entry as a multiple of what is allowed; ``'claims'``: claimed
+            against measured entries; ``'steps'``: distance of an entry's slopes from the estimate at each step, with
+            the noise floor and the claim; ``'sides'``: the slopes to both sides of x0 at each step, as at a kink.
+        endpoint : str, optional
+            Whose; by default the first that has something to show.
+        finding : Finding, optional
+            Entry for ``'steps'`` and ``'sides'``; by default the worst one, or one that agrees.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidInput
+            If there is nothing of that kind to draw, or matplotlib is missing (``pip install 'fdcheck[report]'``).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fdcheck
+        >>> report = fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=lambda x, ct: ct * np.sin(x))
+        >>> ax = report.plot("claims")
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('measured', 'claimed')
+        """
+        from fdcheck.report.plots import plot_report
+
+        return plot_report(self, what, endpoint, finding, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain dicts, lists, numbers and strings.

@@ -309,6 +309,9 @@ class View:
             endpoint_calls={_LONG.get(name, name): calls for name, calls in report.endpoint_calls.items()},
             notes=tuple(self.relabelled(note) for note in report.notes),
             diagnoses=tuple(self._told(diagnosis) for diagnosis in report.diagnoses),
+            evidence=tuple(
+                part.renamed(_LONG.get(part.endpoint, part.endpoint), self.relabelled) for part in report.evidence
+            ),
         )
 
     def _told(self, diagnosis: Diagnosis) -> Diagnosis:

@@ -12,12 +12,14 @@ from fdcheck.checks.colouring import Colours, colours_of, look_by_colour
 from fdcheck.checks.detecting import detected_pattern
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
+from fdcheck.checks.evidence import add_evidence
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
 from fdcheck.checks.plan import Plan, expected_applies, sample, whole
 from fdcheck.checks.probing import Members, Probe, probe
 from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
+from fdcheck.evidence import Evidence
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import measured_columns
 from fdcheck.numerics.noise import Noise, measure_noise
@@ -44,6 +46,8 @@ class Outcome:
         What was looked at.
     pairs, findings, notes, diagnoses : list
         What was found.
+    evidence : dict of str to Evidence
+        What figures are drawn from, by endpoint.
     measured, together : int
         Real input coordinates moved alone, and together.
     scatter : float
@@ -55,6 +59,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
     measured: int = 0
     together: int = 0
     scatter: float = 0.0
@@ -149,6 +154,9 @@ def _by_colour(
         outcome.together = problem.inputs.size
         outcome.measured = len(found.alone)
         outcome.findings += findings_of_groups(problem, found)
+        for part, claimed, alone in found.alone:
+            for comparison in compared(claimed, alone):
+                add_evidence(outcome.evidence, part, comparison)
         outcome.notes += off_pattern_note(problem, found)
         outcome.pairs += pairs_of_groups(problem, colours, found, settings)
     if "vjp" in claims.names:
@@ -201,11 +209,12 @@ def _look_at_columns(
 
 
 def _compare(part: Problem, claimed: Claimed, found: Elementwise, outcome: Outcome) -> list[Pair]:
-    """Add findings of columns to an outcome, and return their pairs."""
+    """Add findings and evidence of columns to an outcome, and return their pairs."""
     pairs: list[Pair] = []
     for comparison in compared(claimed, found):
         pairs += pairs_of(part, comparison)
         outcome.findings += entry_findings(part, comparison)
+        add_evidence(outcome.evidence, part, comparison)
     return pairs
 
 

@@ -121,6 +121,7 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         versions=_versions(),
         max_failures=settings.max_failures,
         diagnoses=tuple(outcome.diagnoses),
+        evidence=tuple(outcome.evidence.values()),
     )
 
 
