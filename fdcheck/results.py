@@ -85,6 +85,8 @@ class Finding:
         The slopes measured at each step, smallest step first.
     column_claimed, column_estimated : ndarray or None
         All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
+    vectors : dict of str to object
+        By name, the arguments that show a breach, as the callable takes them.
     """
 
     endpoint: str
@@ -102,6 +104,7 @@ class Finding:
     steps: tuple[Measured, ...] = ()
     column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    vectors: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,8 @@ class Report:
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
+    contract_calls : dict of str to int
+        Calls of apply and of each endpoint that their contract took; they are among ``applies`` and ``endpoint_calls``.
     """
 
     verdict: Verdict
@@ -245,6 +250,7 @@ class Report:
     max_failures: int = 10
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
+    contract_calls: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from fdcheck.estimates import Estimate
 from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
@@ -14,6 +18,7 @@ _WIDTH = 80
 _FULL_FINDINGS = 3
 _SHOWN_PAIRS = 12
 _SHOWN_STEPS = 5
+_SHOWN_PARTS = 4
 """Lines that fit one screen of a terminal with the verdict still in sight."""
 
 
@@ -81,10 +86,10 @@ def _endpoint_lines(report: Report) -> Iterator[str]:
             what = f"{_counted(failures, 'failure')} / {_counted(entries, 'check')}"
             others = {s: sum(p.counts.get(s, 0) for p in pairs) for s in _REMARKED}
             what += "".join(f", {n} {s}" for s, n in others.items() if n)
-        yield f"  {name:{width}} {what}, {_counted(calls, 'call')}"
+        yield f"  {name:{width}} {what}, {_calls(report, name, calls)}"
     cover = report.coverage
     moved = f"{cover.inputs_measured} of {_counted(cover.inputs, 'input element')} moved"
-    yield f"  {'apply':{width}} {_counted(report.applies, 'call')}, {moved}"
+    yield f"  {'apply':{width}} {_calls(report, 'apply', report.applies)}, {moved}"
     if math.isfinite(report.sensitivity):
         yield f"  {'noticed':{width}} an error of {100 * report.typical:.2g} % in a typical entry, of"
         yield f"  {'':{width}} {100 * report.sensitivity:.2g} % in every entry that stands out of its error bar"
@@ -95,6 +100,12 @@ _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
 
 def _counted(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _calls(report: Report, name: str, calls: int) -> str:
+    """Return how often a callable was called, and how many of the calls were for the contract."""
+    own = report.contract_calls.get(name, 0)
+    return _counted(calls, "call") + (f" ({own} for the contract)" if own else "")
 
 
 def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[str]:
@@ -124,8 +135,25 @@ def _finding(number: int, finding: Finding) -> Iterator[str]:
         yield from _block(_comparison(finding))
     if finding.steps and finding.status is not Status.NONFINITE:
         yield from _evidence(_spread(finding.steps))
+    for name, value in finding.vectors.items():
+        yield from textwrap.wrap(
+            f"{name} = {_vector(value)}", _WIDTH, initial_indent=" " * 7, subsequent_indent=" " * 9
+        )
     if finding.status in BREACHES:
         yield from _block("Next: " + finding.status.advice)
+
+
+def _vector(value: Any) -> str:
+    """Return a tangent, cotangent or point in a few numbers; ``report.findings`` holds all of them."""
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key!r}: {_vector(part)}" for key, part in itertools.islice(value.items(), _SHOWN_PARTS))
+        return f"{{{text}{', ...' if len(value) > _SHOWN_PARTS else ''}}}"
+    if isinstance(value, list | tuple):
+        text = ", ".join(_vector(part) for part in value[:_SHOWN_PARTS])
+        return f"({text}{', ...' if len(value) > _SHOWN_PARTS else ''})"
+    if isinstance(value, np.ndarray):
+        return " ".join(np.array2string(value, separator=", ", threshold=8, edgeitems=3, precision=8).split())
+    return f"{value!r:.80}"
 
 
 def _evidence(steps: Sequence[Measured]) -> Iterator[str]:
