@@ -225,6 +225,11 @@ def _with_vector(product: Linear, v: Vector) -> Iterator[None]:
         raise
 
 
+def _draw(product: Linear, seed: int) -> np.random.Generator:
+    """Return random numbers that differ for a jvp and a vjp: equal vectors would hide that one is not transposed."""
+    return np.random.default_rng([seed, *product.endpoint.name.encode()])
+
+
 def _first(product: Linear, seed: int) -> Asked:
     """Return the product with a random vector.
 
@@ -233,7 +238,7 @@ def _first(product: Linear, seed: int) -> Asked:
     Breach
         If the endpoint raises, or returns another structure, shape or dtype.
     """
-    v = random_vector(product.into, np.random.default_rng([seed, 0x6C696E, len(product.endpoint.name)]))
+    v = random_vector(product.into, _draw(product, seed))
     with _with_vector(product, v):
         return Asked(v, product(v))
 
@@ -280,7 +285,7 @@ def _about_vectors(
 ) -> Asked | None:
     """Look at linearity and at memory layouts; return the product with a dense vector where nothing was found."""
     skip, before = product.endpoint.skip, len(found)
-    vector = constant_vector(product.into, np.random.default_rng([seed, 0x636F6E]))
+    vector = constant_vector(product.into, _draw(product, seed))
     try:
         with _with_vector(product, v.vector):
             w = Asked(vector, product(vector))

@@ -389,6 +389,13 @@ def test_jvp_and_vjp_that_contradict_each_other_where_no_entry_was_measured():
     assert "adjoint" in statuses(report)
 
 
+def test_a_vjp_that_is_not_transposed():
+    matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
+    for back, words in ((lambda x, c: matrix @ c, {"disagrees", "adjoint"}), (lambda x, c: c @ matrix, set())):
+        report = fdcheck.verify(lambda x: matrix @ x, np.array([1.0, 2.0]), jvp=lambda x, t: matrix @ t, vjp=back)
+        assert statuses(report) == words
+
+
 def test_a_kink_at_which_each_may_choose():
     x0 = np.array([0.0, 1.0, -2.0])
     relu = {"jvp": lambda x, t: t * (x >= 0), "vjp": lambda x, c: c * (x > 0)}
