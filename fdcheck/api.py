@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from fdcheck.checks.checking import checked
+from fdcheck.checks.contract import Owing, without_kinks
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE
 from fdcheck.checks.plan import planned, whole
-from fdcheck.checks.products import owed
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
 from fdcheck.estimates import Block, Estimate
 from fdcheck.execution import Execution, Progressive, checked_execution
@@ -47,6 +47,7 @@ def verify(
     seed: int | None = None,
     profile: str | None = None,
     contract: Contract | None = None,
+    skip: Sequence[str] | None = None,
     execution: Execution | None = None,
     progress: Progressive = None,
 ) -> Report:
@@ -115,7 +116,10 @@ def verify(
         ``'default'``, ``'quick'`` (half the applies), ``'strict'`` (full accuracy before comparing), ``'noisy'``
         (a tolerance of 2 %), or a name of a file ``fdcheck profiles`` lists.
     contract : Contract, optional
-        What endpoints owe beside right numbers (linearity, dtype, batches ...); not checked by default.
+        How strictly the contract of endpoints is checked: repeatability, dtypes, batches, masked Jacobians.
+    skip : sequence of str, optional
+        Parts of the contract that are not checked, by the status that a breach would have: ``'dtype'``, ``'mutation'``,
+        ``'nondeterministic'``, ``'hidden_state'``, ``'nonlinear'``, ``'layout'``, ``'adjoint'``.
     execution : Execution, optional
         How apply is evaluated: by the workers of an executor, in stacks of points, within limits of time.
     progress : bool or callable, optional
@@ -135,10 +139,10 @@ def verify(
 
     Notes
     -----
-    Cost in calls of apply: 10 for the point and its noise, then 4 an input element as a rule (2 with
-    ``'quick'``), shared by all outputs and endpoints; more where a first look leaves a doubt. A jvp is called
-    once per input element, a vjp once per output element. The method is that of central differences
-    extrapolated over several steps [1]_ with measured noise [2]_.
+    Cost in calls of apply: 10 for the point and its noise, 2 for its contract, then 4 an input element as a rule (2
+    with ``'quick'``), shared by all outputs and endpoints; more where a first look leaves a doubt. A jvp is called
+    once per input element, a vjp once per output element, and each at most 12 times more for its contract, a jacobian
+    3 times. The method is that of central differences extrapolated over several steps [1]_ with measured noise [2]_.
 
     References
     ----------
@@ -161,10 +165,10 @@ def verify(
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
         endpoints=endpoints, bounds=bounds, method=method, max_evals=max_evals, max_applies=max_applies,
-        max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract,
+        max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract, skip=skip,
     )  # fmt: skip
     given = _given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
-    function = Function("apply", apply)
+    function = Function("apply", apply, settings.skip)
     with np.errstate(all="ignore"), told(progress) as tell:  # overflow and NaN beside x0 are no reason to warn
         try:
             paths = settings.input_paths, settings.output_paths
@@ -173,12 +177,12 @@ def verify(
             return unmeasured_report(breach.finding, function, given, settings)
         limits = limits_from(problem, settings)
         claims = Claims(given, problem, contract or Contract(), sparsity)
+        owing = Owing(problem, given, claims, limits, settings)
         outcome = checked(problem, claims, settings, limits, planned(problem, settings))
-        findings = [*claims.findings, *outcome.findings]
-        if contract is not None:
-            findings += owed(problem, {name: given[name] for name in claims.names}, contract, settings.seed)
+        owing.settle(outcome)
+        findings = without_kinks([*claims.findings, *outcome.findings], outcome.pairs)
         if outcome.pairs:
-            findings += findings_about_apply(problem, outcome.scatter)
+            findings += findings_about_apply(problem, outcome.scatter, findings)
             outcome.notes += steps_left_out(problem, outcome.pairs, findings)
         outcome.findings, outcome.notes = findings, [*claims.notes, *outcome.notes]
     return report_of(problem, outcome, given, settings)
@@ -250,7 +254,7 @@ def differentiate(
 
 def _given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[str, Function]:
     """Return the endpoints to check."""
-    given = {name: Function(name, f) for name, f in callables.items() if f is not None}
+    given = {name: Function(name, f, settings.skip) for name, f in callables.items() if f is not None}
     if not given:
         raise InvalidInput("jacobian, jvp, vjp: expected at least one of them, got none; there is nothing to check")
     if settings.endpoints is None:

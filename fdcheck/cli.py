@@ -147,6 +147,7 @@ def main() -> None:
 @click.option("--max-failures", type=int, help="Findings printed of each endpoint; 10 by default. JSON has more.")
 @click.option("--seed", type=int, help="Seed of the random directions and samples; 0 by default.")
 @click.option("--profile", metavar="NAME", help="A set of defaults; see fdcheck profiles.")
+@click.option("--skip", metavar="NAMES", multiple=True, help="Parts of the contract left out: nonlinear,layout ...")
 @click.option(
     "--bounds",
     metavar="PATH=LOW,HIGH",

@@ -97,6 +97,8 @@ class Finding:
         Standard deviation of the noise of the output.
     forced : float
         Step that the user forced on the input, NaN where fdcheck chose.
+    vectors : dict of str to object
+        By name, the arguments that show a breach, as the callable takes them.
     """
 
     endpoint: str
@@ -117,6 +119,7 @@ class Finding:
     tolerance: float = math.nan
     noise: float = math.nan
     forced: float = math.nan
+    vectors: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,8 @@ class Report:
         Findings of each endpoint that the text shows.
     evidence : tuple of Evidence
         What figures are drawn from, by endpoint. Not part of :meth:`to_dict`, and without a say in equality.
+    contract_calls : dict of str to int
+        Calls of apply and of each endpoint that their contract took; they are among ``applies`` and ``endpoint_calls``.
     """
 
     verdict: Verdict
@@ -266,6 +271,7 @@ class Report:
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
     evidence: tuple[Evidence, ...] = field(default=(), compare=False, repr=False, metadata={"in_dict": False})
+    contract_calls: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

@@ -18,6 +18,7 @@ from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.endpoints import claimed_matrix
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Coverage, Finding, InvalidInput, Pair, Report, Status, Verdict
+from fdcheck.settings import Contract
 
 _AMPLIFIED = "A little of it in a gradient becomes much in the second derivative: differences divide it by the step."
 
@@ -40,6 +41,8 @@ def verify_second_order(
     max_failures: int | None = None,
     seed: int | None = None,
     profile: str | None = None,
+    contract: Contract | None = None,
+    skip: Sequence[str] | None = None,
 ) -> Report:
     """Check a vjp, and derivatives of the vjp with respect to x and to the cotangent.
 
@@ -60,7 +63,7 @@ def verify_second_order(
         ``jvp_of_vjp(x, cotangent, x_tangent, cotangent_tangent)``, like x: forward over reverse.
     vjp_of_vjp : callable, optional
         ``vjp_of_vjp(x, cotangent, v)`` with v like x, a pair like ``(x, cotangent)``: reverse over reverse.
-    rtol, atol, eps, max_evals, max_output_samples, max_failures, seed, profile
+    rtol, atol, eps, max_evals, max_output_samples, max_failures, seed, profile, contract, skip
         As for :func:`verify`, for both orders.
 
     Returns
@@ -102,6 +105,7 @@ def verify_second_order(
     options = {
         "rtol": rtol, "atol": atol, "eps": eps, "max_evals": max_evals, "max_output_samples": max_output_samples,
         "max_failures": max_failures, "seed": seed, "profile": profile,
+        "contract": contract, "skip": skip,
     }  # fmt: skip
     first = verify(apply, x0, vjp=vjp, **options)  # type: ignore[arg-type]
     try:
@@ -163,10 +167,13 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
     verdicts = {report.verdict for report in reports}
     worst = next(v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS) if v in verdicts)
     calls: dict[str, int] = {}
+    of_contract: dict[str, int] = {}
     elements: dict[str, tuple[int, int]] = {}
     for report in reports:
         for name, count in report.endpoint_calls.items():
             calls[name] = calls.get(name, 0) + count
+        for name, count in report.contract_calls.items():
+            of_contract[name] = of_contract.get(name, 0) + count
         for path, (moved, size) in report.coverage.elements.items():
             before = elements.get(path, (0, 0))
             elements[path] = (before[0] + moved, before[1] + size)
@@ -189,6 +196,7 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         typical=max((report.typical for report in reports if np.isfinite(report.typical)), default=float("nan")),
         applies=sum(report.applies for report in reports),
         endpoint_calls=calls,
+        contract_calls=of_contract,
         notes=tuple(dict.fromkeys([*notes, *(note for report in reports for note in report.notes)])),
         diagnoses=tuple(diagnosis for report in reports for diagnosis in report.diagnoses),
         evidence=tuple(part for report in reports for part in report.evidence),
@@ -220,6 +228,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
         return dataclasses.replace(pair, endpoint=names.get(pair.endpoint, pair.endpoint))
 
     calls = {names.get(name, name): count for name, count in report.endpoint_calls.items()}
+    of_contract = {names.get(name, name): count for name, count in report.contract_calls.items()}
     calls[names["apply"]] = calls.get(names["apply"], 0) + report.applies
     return dataclasses.replace(
         report,
@@ -233,6 +242,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
         notes=tuple(text(note) for note in report.notes),
         applies=0,
         endpoint_calls=calls,
+        contract_calls=of_contract,
     )
 
 

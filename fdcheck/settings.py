@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fdcheck.results import InvalidInput
+from fdcheck.results import InvalidInput, Status
 
 ENDPOINTS = ("jacobian", "jvp", "vjp")
 METHODS = ("auto", "elementwise", "probe")
@@ -26,12 +26,21 @@ _OTHERS = ("FDCHECK_TESSERACT_",)
 """Variables that belong to an adapter."""
 
 _MAPPINGS = ("eps_for", "bounds")
-_LISTS = ("input_paths", "output_paths", "endpoints")
+_LISTS = ("input_paths", "output_paths", "endpoints", "skip")
 _SHARED = (
     "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "method", "max_evals", "max_applies", "max_output_samples",
     "max_failures", "seed", "profile",
 )  # fmt: skip
 """Options that the environment and pyproject.toml may set; the others belong to profiles."""
+
+SKIPPABLE = (
+    Status.DTYPE, Status.MUTATION, Status.NONDETERMINISTIC, Status.HIDDEN_STATE, Status.NONLINEAR, Status.LAYOUT,
+    Status.ADJOINT,
+)  # fmt: skip
+"""Parts of the contract that may be left out; without structure and shape, or after an exception, there is nothing to
+compare."""
+
+_NEEDED = (Status.STRUCTURE, Status.SHAPE, Status.RAISED)
 
 _WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failures": 0, "max_applies": 16}
 """Options that are whole numbers, and the least that each may be: x0, its noise and one element take 16 applies."""
@@ -39,40 +48,44 @@ _WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failu
 
 @dataclass(frozen=True)
 class Contract:
-    """What jvp, vjp and jacobian owe beside right numbers; given to :func:`fdcheck.verify`, all of it is checked.
-
-    That is: linear in the tangent or cotangent, the same result twice, with any memory layout of it, no change of the
-    arguments, and a jvp and a vjp that are adjoint to each other. 10 to 16 calls of each jvp and vjp.
+    """How strictly the contract of jacobian, jvp and vjp is checked; given to :func:`fdcheck.verify`.
 
     Parameters
     ----------
     nondet_tol : float, optional
-        By how much two equal calls may differ, in the unit of the result; by default what rounding may cost.
+        By how much two equal calls may differ, in the unit of the result; 0.0 means not at all. By default as much as
+        the comparison tolerates: ``rtol`` of the terms of the result, and rounding.
     exact_dtype : bool
         Whether a result of a wider dtype, or of integers, is a breach and not a note.
     batched : bool
         Whether a stack of tangents or cotangents, on a new leading axis, has to give the stack of the results.
     masked : bool
         Whether entries off the pattern of a scipy.sparse jacobian are not looked at; else they have to be zero.
+    eps : float
+        Machine epsilon of the format in which jvp and vjp compute, where that is shorter than the format of their
+        arrays: 2**-7 for bfloat16 behind float32.
 
     Examples
     --------
     >>> import numpy as np
     >>> import fdcheck
-    >>> vjp = lambda x, ct: np.cos(x) * np.abs(ct)
-    >>> fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=vjp).passed  # one-hot cotangents are positive
+    >>> wider = lambda x, ct: ct * np.cos(x.astype(np.float64))
+    >>> x0 = np.array([0.1, 0.2], np.float32)
+    >>> fdcheck.verify(np.sin, x0, vjp=wider).passed
     True
-    >>> report = fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=vjp, contract=fdcheck.Contract())
+    >>> report = fdcheck.verify(np.sin, x0, vjp=wider, contract=fdcheck.Contract(exact_dtype=True))
     >>> str(report.verdict), str(report.findings[0].status)
-    ('fail', 'nonlinear')
+    ('fail', 'dtype')
     """
 
     nondet_tol: float | None = None
     exact_dtype: bool = False
     batched: bool = False
     masked: bool = False
+    eps: float = 0.0
 
     def __post_init__(self) -> None:
+        _number("Contract.eps", self.eps, positive=False)
         if self.nondet_tol is not None:
             _number("nondet_tol", self.nondet_tol, positive=False)
 
@@ -112,7 +125,9 @@ class Settings:
     profile : str
         ``'default'``, ``'quick'``, ``'strict'`` or ``'noisy'``.
     contract : Contract or None
-        What endpoints owe beside right numbers; None where that is not checked.
+        How strictly the contract of endpoints is checked; None for the usual.
+    skip : tuple of str
+        Parts of the contract that are not checked, by the status that a breach would have.
     least_steps : int
         Steps before an entry may agree (set by the profile).
     full_accuracy : bool
@@ -135,6 +150,7 @@ class Settings:
     seed: int = 0
     profile: str = "default"
     contract: Contract | None = None
+    skip: tuple[str, ...] = ()
     least_steps: int = 2
     full_accuracy: bool = False
 
@@ -252,9 +268,11 @@ def _converted(options: Mapping[str, Any], known: Collection[str]) -> dict[str, 
             str(path): _number(f"eps_for[{path!r}]", step, positive=True)
             for path, step in _mapping("eps_for", values["eps_for"]).items()
         }
-    for name in ("input_paths", "output_paths", "endpoints"):
+    for name in _LISTS:
         if name in values:
             values[name] = _words(name, values[name])
+    if "skip" in values:
+        values["skip"] = _parts_skipped(values["skip"])
     for name in values.get("endpoints") or ():
         if name not in ENDPOINTS:
             raise InvalidInput(f"endpoints: expected some of {', '.join(ENDPOINTS)}, got {name!r}")
@@ -264,6 +282,16 @@ def _converted(options: Mapping[str, Any], known: Collection[str]) -> dict[str, 
         if name in values:
             values[name] = _whole(name, values[name], least)
     return values
+
+
+def _parts_skipped(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return parts of the contract that may be left out; several may stand in one word, with commas between."""
+    names = tuple(name for word in words for name in word.replace(",", " ").split())
+    for name in names:
+        if name not in SKIPPABLE:
+            why = " (without it nothing can be compared)" if name in _NEEDED else ""
+            raise InvalidInput(f"skip: expected some of {', '.join(SKIPPABLE)}, got {name!r:.60}{why}")
+    return names
 
 
 def profile_names() -> tuple[str, ...]:

@@ -92,6 +92,11 @@ class Status(enum.StrEnum):
         "A callable gave two different results at the same point.",
         "Fix the random seed inside it, or check its expectation.",
     )
+    HIDDEN_STATE = (
+        "hidden_state",
+        "A callable remembers other calls: at x0 it gives another result once it was called elsewhere.",
+        "Compute from the arguments alone, or key what is kept by a copy of all their values.",
+    )
     LAYOUT = (
         "layout",
         "The endpoint answers differently when the same tangent or cotangent lies otherwise in memory.",

@@ -323,6 +323,7 @@ def options_seen(monkeypatch, *arguments):
         (["--input-paths", "a", "--input-paths", "b*"], {"input_paths": ("a", "b*")}),
         (["--output-paths", "y"], {"output_paths": ("y",)}),
         (["--endpoints", "jvp", "--endpoints", "vjp"], {"endpoints": ("jvp", "vjp")}),
+        (["--skip", "nonlinear,layout", "--skip", "dtype"], {"skip": ("nonlinear,layout", "dtype")}),
         (["--seed", "0", "--profile", "strict"], {"seed": 0, "profile": "strict"}),
         (["--max-evals", "5", "--max-applies", "99"], {"max_evals": 5, "max_applies": 99}),
         (["--max-output-samples", "3", "--max-failures", "0"], {"max_output_samples": 3, "max_failures": 0}),

@@ -42,8 +42,14 @@ def test_what_a_contract_asks_for(vjp, contract, status):
     assert word == ("fail" if status else "pass")
 
 
-def test_nothing_of_it_is_asked_by_default():
-    assert statuses(lambda x, ct: np.abs(ct) * np.cos(x), None) == (set(), "pass")
+def test_all_of_it_is_asked_by_default_and_parts_can_be_left_out():
+    def absolute(x, ct):
+        return np.abs(ct) * np.cos(x)
+
+    assert statuses(absolute, None) == ({"nonlinear"}, "fail")
+    assert statuses(absolute, None, skip=("nonlinear",)) == (set(), "pass")
+    assert statuses(absolute, fdcheck.Contract(), skip="layout,nonlinear") == (set(), "pass")
+    assert statuses(absolute, None, skip="layout") == ({"nonlinear"}, "fail")
 
 
 def test_two_calls_that_differ_break_a_tolerance_of_zero_and_not_the_default():

@@ -98,7 +98,7 @@ def test_the_report_is_the_message_and_the_line_of_the_test_is_all_that_is_shown
         [
             ">       fdcheck.verify(np.sin, X0, vjp=wrong)",
             "E       fdcheck.results.DerivativeMismatch: FAIL: the derivative is wrong*",
-            "E         vjp       2 failures / 4 checks, 2 calls",
+            "E         vjp       2 failures / 4 checks, 12 calls (10 for the contract)",
             "E         1. vjp disagrees: d y[[]0] / d x[[]0]",
             "E            claimed 0.099833417, measured 0.9950041*",
         ]

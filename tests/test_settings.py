@@ -107,6 +107,10 @@ def test_numbers_that_end_in_another_error(name, value):
         ({"endpoints": 3}, ["endpoints: ", "3"]),
         ({"endpoints": ["grad"]}, ["endpoints: ", "'grad'", "jacobian, jvp, vjp"]),
         ({"endpoints": ["vjp", "VJP"]}, ["endpoints: ", "'VJP'"]),
+        ({"skip": 3}, ["skip: ", "3"]),
+        ({"skip": "linear"}, ["skip: ", "'linear'", "dtype, mutation, nondeterministic, hidden_state, nonlinear"]),
+        ({"skip": ("layout", "shape")}, ["skip: ", "'shape'", "nothing can be compared"]),
+        ({"skip": "disagrees"}, ["skip: ", "'disagrees'", "adjoint"]),
         ({"seed": -1}, ["seed: ", "-1"]),
         ({"seed": 1.5}, ["seed: ", "1.5"]),
         ({"seed": "0"}, ["seed: ", "'0'"]),
@@ -138,6 +142,14 @@ def test_a_profile_that_is_no_string(profile):
 def test_one_string_stands_for_a_list_of_one():
     found = settings_from(input_paths="params", output_paths=("a", "b"), endpoints="vjp")
     assert (found.input_paths, found.output_paths, found.endpoints) == (("params",), ("a", "b"), ("vjp",))
+
+
+@pytest.mark.parametrize(
+    "given", ["nonlinear,layout", "nonlinear, layout", ("nonlinear", "layout"), ["nonlinear,layout"]]
+)
+def test_parts_of_the_contract_may_stand_in_one_word(given):
+    assert settings_from(skip=given).skip == ("nonlinear", "layout")
+    assert settings_from(skip=()).skip == ()
 
 
 # what verify does with them
@@ -319,6 +331,8 @@ def test_a_changed_pyproject_is_read_again(project, tmp_path):
         ("bounds", "[0, 1]", [0, 1]),
         ("input_paths", "a b[0]", ("a", "b[0]")),
         ("endpoints", "jvp vjp", ("jvp", "vjp")),
+        ("skip", "nonlinear layout", ("nonlinear", "layout")),
+        ("skip", "nonlinear,layout", ("nonlinear", "layout")),
         ("max_evals", "7", 7),
         ("max_applies", "70", 70),
         ("max_output_samples", "9", 9),

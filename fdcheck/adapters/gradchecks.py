@@ -15,13 +15,15 @@ from fdcheck.adapters.projections import projected
 from fdcheck.adapters.tensors import TensorProblem
 from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
 from fdcheck.api import verify
-from fdcheck.checks.products import Linear, amended, batched_findings, contract_findings, linear_map
+from fdcheck.checks.contract import contract_findings
+from fdcheck.checks.products import Linear, amended, batched_findings, linear_map
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import returned
 from fdcheck.problem.wording import described
 from fdcheck.results import Finding, InvalidInput, Report, Status
 from fdcheck.second_order import merged, renamed, verify_second_order
+from fdcheck.settings import SKIPPABLE, Contract
 
 _FAST_EVALS = 4
 """Elements that ``fast_mode`` moves one by one; the others are moved together along one random direction."""
@@ -88,12 +90,13 @@ def first_order(framework: Framework, function: Callable[..., Any], inputs: Any,
     problem = _problem(tensors.apply, tensors.x0)
     apply, checked, notes = _reduced(tensors, endpoints, options)
     numbers = _numbers(tensors, problem, given, options)
-    result = verify(apply, tensors.x0, vjp=checked.get("vjp"), jvp=checked.get("jvp"), **numbers)
+    owed = {"skip": SKIPPABLE} if notes else {"contract": Contract(nondet_tol=options.nondet_tol, eps=tensors.eps)}
+    result = verify(apply, tensors.x0, vjp=checked.get("vjp"), jvp=checked.get("jvp"), **numbers, **owed)
     result = as_theirs(result, options.rtol, numbers["atol"])
     if not result.pairs or problem is None:
         return result
     with np.errstate(all="ignore"):
-        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps)
+        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps) if notes else []
         found += _about_gradients(tensors, problem, given, options)
     return amended(_with_calls(result, given), found, notes + _about_outputs(tensors))
 
@@ -126,14 +129,16 @@ def second_order(
     first = {"vjp": Function("vjp", tensors.vjp)}
     problem = _problem(tensors.apply, tensors.x0)
     numbers = _numbers(tensors, problem, first, options)
-    result = verify_second_order(tensors.apply, tensors.x0, vjp=tensors.vjp, cotangent=cotangent, **seconds, **numbers)
+    contract = Contract(nondet_tol=options.nondet_tol, eps=tensors.eps)
+    result = verify_second_order(
+        tensors.apply, tensors.x0, vjp=tensors.vjp, cotangent=cotangent, contract=contract, **seconds, **numbers
+    )
     result = as_theirs(result, options.rtol, numbers["atol"])
     if problem is None or not any(pair.endpoint in seconds for pair in result.pairs):
         return result
     backward = dataclasses.replace(options, backward=True, batched_forward=False)
     with np.errstate(all="ignore"):
-        found = contract_findings(problem, first, options.nondet_tol, eps=tensors.eps)
-        found += _about_gradients(tensors, problem, first, backward)
+        found = _about_gradients(tensors, problem, first, backward)
     report = amended(_with_calls(result, first), found, _about_outputs(tensors))
     return amended(report, _about_second(TensorProblem(framework, gradient, both, options.masked), options))
 
@@ -149,8 +154,7 @@ def _about_second(tensors: TensorProblem, options: Options) -> list[Finding]:
         return []
     given = {"vjp": Function("vjp", tensors.vjp)}
     with np.errstate(all="ignore"):
-        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps)
-        found += _about_gradients(tensors, problem, given, options)
+        found = _about_gradients(tensors, problem, given, options)
     return [
         dataclasses.replace(f, endpoint=_SECOND[f.endpoint], message=f.message.replace("vjp", "vjp_of_vjp"))
         for f in found

@@ -14,12 +14,13 @@ import numpy as np
 from fdcheck.adapters.pytrees import Form, JaxProblem, as_array, compiled
 from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
 from fdcheck.api import verify
-from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map, random_vector
+from fdcheck.checks.products import amended, batched_findings, linear_map, random_vector
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.problem.returned import returned
 from fdcheck.results import Finding, InvalidInput, Report, Status, Verdict
 from fdcheck.second_order import merged, renamed
+from fdcheck.settings import Contract
 
 _module: Any = jax
 
@@ -215,16 +216,15 @@ def _checked(problem: JaxProblem, options: Any, batched: bool = False) -> Report
         flat = Problem(Function("apply", problem.apply), problem.x0)
         atol = rounding_allowance(flat, given, eps) if atol is None else atol
     result = verify(
-        problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], rtol=allowed, atol=atol, eps=options["eps"]
-    )
+        problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], rtol=allowed, atol=atol, eps=options["eps"],
+        contract=Contract(eps=eps),
+    )  # fmt: skip
     result = as_theirs(result, rtol, atol)
     if not result.pairs:
         return result
-    with np.errstate(all="ignore"):
-        found = contract_findings(flat, given, eps=eps)
-        if batched:
-            found += _batched(problem, flat, given)
-    result = amended(result, found)
+    if batched:
+        with np.errstate(all="ignore"):
+            result = amended(result, _batched(problem, flat, given))
     for name, value in problem.primals.items():
         result = _with_primal(result, problem, name, value)
     return result

@@ -14,12 +14,9 @@ from fdcheck.adapters import tesseract_rule
 from fdcheck.adapters.tesseract_client import SHORT, TIMEOUT, Client, Lost, opened
 from fdcheck.adapters.tesseract_view import ENDPOINTS, View
 from fdcheck.api import verify as verify_callables
-from fdcheck.checks.findings import by_severity
-from fdcheck.checks.linearity import linearity_finding
 from fdcheck.execution import Progressive
-from fdcheck.problem.callables import Breach
 from fdcheck.problem.trees import Layout
-from fdcheck.results import Finding, InvalidInput, Report, Verdict
+from fdcheck.results import InvalidInput, Report, Status, Verdict
 from fdcheck.settings import Settings, from_environment, from_pyproject, settings_from
 
 _LIKE_TESSERACT = {"eps": tesseract_rule.EPS, "rtol": tesseract_rule.RTOL, "atol": tesseract_rule.ATOL}
@@ -51,6 +48,7 @@ def verify(
     max_failures: int | None = None,
     seed: int | None = None,
     profile: str | None = None,
+    skip: Sequence[str] | None = None,
     like_tesseract: bool | None = None,
     timeout: float | None = None,
     progress: Progressive = None,
@@ -65,7 +63,7 @@ def verify(
     inputs : dict
         Inputs of apply at which to check, as a client would send them, or a payload ``{"inputs": {...}}`` of them.
         Never changed.
-    rtol, atol, eps, bounds, max_evals, max_applies, max_output_samples, max_failures, seed, profile, progress
+    rtol, atol, eps, bounds, max_evals, max_applies, max_output_samples, max_failures, seed, profile, skip, progress
         As for :func:`fdcheck.verify`.
     eps_for : dict of str to float, optional
         Steps forced on some inputs, by path or pattern.
@@ -100,15 +98,15 @@ def verify(
     Options that are left out are taken from ``FDCHECK_TESSERACT_RTOL`` and its like, then as for
     :func:`fdcheck.verify`.
 
-    A tangent or cotangent that is not zero on one path alone names only that path, as clients do; two dense ones name
-    all paths. Cost: as :func:`fdcheck.verify`, and two calls of each jvp and vjp, and four applies for the comparison
-    with ``check-gradients``; more where the two differ.
+    A tangent or cotangent that is not zero on one path alone names only that path, as clients do; the dense ones of the
+    contract name all paths. Cost: as :func:`fdcheck.verify`, and four applies for the comparison with
+    ``check-gradients``; more where the two differ.
     """
     given = {
         "rtol": rtol, "atol": atol, "eps": eps, "eps_for": eps_for, "input_paths": input_paths,
         "output_paths": output_paths, "endpoints": endpoints, "bounds": bounds, "max_evals": max_evals,
         "max_applies": max_applies, "max_output_samples": max_output_samples, "max_failures": max_failures,
-        "seed": seed, "profile": profile, "like_tesseract": like_tesseract, "timeout": timeout,
+        "seed": seed, "profile": profile, "skip": skip, "like_tesseract": like_tesseract, "timeout": timeout,
     }  # fmt: skip
     options = _merged(given)
     patience = _seconds(options.pop("timeout", TIMEOUT))
@@ -138,6 +136,7 @@ def _checked(
             by_path = options[name]
             options[name] = {token: by_path[path] for path in by_path for token in view.selected_inputs(path, name)}
     settings = _settings(options)
+    options["skip"] = (*settings.skip, Status.LAYOUT)  # arrays are encoded on their way
     claims = {"jacobian": view.jacobian, "jvp": view.jvp, "vjp": view.vjp}
     shorts = [SHORT.get(name, name) for name in endpoints]
     try:
@@ -153,7 +152,6 @@ def _checked(
         )
     except InvalidInput as error:
         raise InvalidInput(view.relabelled(str(error))) from None
-    report = _with_dense_answers(view, report, settings)
     report = tesseract_rule.compared(view, report, settings)
     report = dataclasses.replace(report, notes=(*report.notes, *_remarks(view, report)), versions=_versions(report))
     return view.report(report)
@@ -163,46 +161,6 @@ def _unwrapped(client: Client, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs, also where a whole payload was given, ``{"inputs": {...}}``."""
     is_payload = set(inputs) == {"inputs"} and isinstance(inputs["inputs"], Mapping)
     return dict(inputs["inputs"] if is_payload and "inputs" not in client.fields else inputs)
-
-
-def _with_dense_answers(view: View, report: Report, settings: Settings) -> Report:
-    """Return a report that also judges answers to dense tangents and cotangents over all paths."""
-    findings: list[Finding] = []
-    calls = dict(report.endpoint_calls)
-    for endpoint in ("jvp", "vjp"):
-        if not any(pair.endpoint == endpoint for pair in report.pairs):
-            continue
-        inputs, outputs = view.inputs.layout, view.outputs.layout
-        own, other = (inputs, outputs) if endpoint == "jvp" else (outputs, inputs)
-        claims = view.claims[endpoint].T if endpoint == "jvp" else view.claims[endpoint]
-        units = np.flatnonzero(~np.isnan(claims).all(axis=1))
-        before = view.calls
-
-        def ask(weights: Any, endpoint: str = endpoint, own: Layout = own, units: Any = units) -> Any:
-            vector = np.zeros(own.size)
-            vector[units] = weights
-            return view.along(endpoint, vector)
-
-        groups = [
-            (leaf.path, slice(*np.searchsorted(units, (leaf.start, leaf.stop)))) for leaf in own.leaves if leaf.size
-        ]
-        try:
-            rtol = _rtol(view, settings)
-            finding = linearity_finding(endpoint, claims[units], ask, groups, other.element, rtol, settings.seed)
-        except Breach as breach:
-            finding = breach.finding
-        findings += [finding] if finding else []
-        calls[endpoint] += view.calls - before
-    verdict = Verdict.FAIL if findings else report.verdict
-    together = tuple(by_severity((*report.findings, *findings)))
-    return dataclasses.replace(report, verdict=verdict, findings=together, endpoint_calls=calls)
-
-
-def _rtol(view: View, settings: Settings) -> float:
-    """Return the tolerance of an entry: the user's, or that of the shortest dtype."""
-    leaves = (*view.inputs.layout.leaves, *view.outputs.layout.leaves)
-    coarsest = max(float(np.finfo(leaf.real_dtype).eps) for leaf in leaves)
-    return settings.rtol or max(1e-3, 8 * coarsest ** (2 / 3))
 
 
 def _remarks(view: View, report: Report) -> list[str]:

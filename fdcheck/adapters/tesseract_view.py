@@ -17,7 +17,7 @@ from fdcheck.adapters.tesseract_paths import Part
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach
 from fdcheck.problem.paths import select
-from fdcheck.problem.returned import returned, tangent
+from fdcheck.problem.returned import returned
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
 
@@ -172,7 +172,6 @@ class View:
         shape = self.outputs.layout.size, self.inputs.layout.size
         self.claims: dict[str, NDArray[np.float64]] = {}
         self._blank = functools.partial(np.full, shape, np.nan)
-        self.calls = 0
 
     @property
     def is_real(self) -> bool:
@@ -273,20 +272,6 @@ class View:
             claims[unit] = returned("vjp", answer, self.inputs.layout, "the inputs")[0]
         return answer
 
-    def along(self, endpoint: str, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the answer of a jvp or vjp to a vector of real coordinates, as one of them.
-
-        Raises
-        ------
-        Breach
-            If the endpoint breaks its contract.
-        """
-        self.calls += 1
-        own, other = (self.inputs, self.outputs) if endpoint == "jvp" else (self.outputs, self.inputs)
-        leaves, spec = tangent(own.layout, vector)
-        answer = (self.jvp if endpoint == "jvp" else self.vjp)(self.inputs.values, spec.unflatten(leaves))
-        return returned(endpoint, answer, other.layout, "its counterpart")[0]
-
     def relabelled(self, text: str) -> str:
         """Return a text of fdcheck with Tesseract's paths and names of endpoints."""
         text = _TOKEN.sub(lambda found: self._path(found[0]), text).replace("apply raised Raised: ", "apply raised ")
@@ -307,6 +292,7 @@ class View:
                 cover, elements={self.relabelled(path): counts for path, counts in cover.elements.items()}
             ),
             endpoint_calls={_LONG.get(name, name): calls for name, calls in report.endpoint_calls.items()},
+            contract_calls={_LONG.get(name, name): calls for name, calls in report.contract_calls.items()},
             notes=tuple(self.relabelled(note) for note in report.notes),
             diagnoses=tuple(self._told(diagnosis) for diagnosis in report.diagnoses),
             evidence=tuple(

@@ -68,7 +68,7 @@ def as_theirs(report: Report, rtol: float | None, atol: float | None) -> Report:
         return report  # something disagrees however it is counted
     left = tuple(f for f in report.findings if f.status is not Status.DISAGREES)
     pairs = tuple(dataclasses.replace(pair, counts=_counts(dict(pair.counts), pair.failures)) for pair in report.pairs)
-    open_ = {Status.UNDECIDED, Status.NONFINITE, Status.NONDETERMINISTIC}
+    open_ = {Status.UNDECIDED, Status.NONFINITE, Status.NONDETERMINISTIC, Status.HIDDEN_STATE}
     unclear = any(status in pair.counts for pair in pairs for status in open_) or any(f.status in open_ for f in left)
     broken = any(f.status in BREACHES and f.endpoint != "apply" for f in left)
     verdict = Verdict.FAIL if broken else Verdict.INCONCLUSIVE if unclear else Verdict.PASS

@@ -52,6 +52,8 @@ class Outcome:
         Real input coordinates moved alone, and together.
     scatter : float
         Largest difference of two calls of apply at x0, relative to the value.
+    contract_calls : dict of str to int
+        Calls of apply and of each endpoint that were made for their contract.
     """
 
     plan: Plan
@@ -63,6 +65,7 @@ class Outcome:
     measured: int = 0
     together: int = 0
     scatter: float = 0.0
+    contract_calls: dict[str, int] = field(default_factory=dict)
 
 
 def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits, plan: Plan) -> Outcome:
@@ -173,7 +176,7 @@ def _noise_of_all(problem: Problem, limits: Limits, settings: Settings) -> Noise
     """Return the noise of the outputs when all inputs move."""
     everything = np.ones(problem.inputs.size, np.bool_)
     found = measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything, with_slope=False)
-    return found.without_slope()
+    return found.without_slope().with_scatter(problem.scatter)
 
 
 def _look_at_columns(

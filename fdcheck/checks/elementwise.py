@@ -13,7 +13,7 @@ from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Measurement, Rules, as_index, measure_columns, unmeasured
 from fdcheck.numerics.noise import Noise, measure_noise, noise_from_afar
 from fdcheck.numerics.roughness import Doubt, rough_outputs
-from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
+from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange, accuracy, first_steps, step_range
 from fdcheck.numerics.sweeps import swept
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed
@@ -29,6 +29,11 @@ _IS_PLAIN = np.isin(np.arange(kernels.SKIPPED + 1), (kernels.AGREES, kernels.DIS
 _SCANNED_COLUMNS = 2
 """Failing columns searched for jumps before the others are believed: a rough program is rough in all inputs
 that it depends on."""
+
+
+_GROSS, _WIDE = 5.0, 64.0
+"""Times the tolerance that a claim has to be off to fail where apply gives another value each time, over all steps that
+are no more than so many times narrower than the widest."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,7 @@ def measure(
     elif not (plan.is_whole or known):  # the slope is that of the sample, the noise that of all
         everything = np.ones_like(moving)
         noise = noise.raised_to(measure_noise(problem, steps.scale, limits.bounds, settings.seed, everything))
+    noise = noise.with_scatter(problem.scatter)
     result = _decided(problem, claimed, settings, limits, plan, steps, noise)
     if not result.rough.any():
         return result
@@ -157,6 +163,7 @@ def _decided(
         _blame_forced_steps(problem, found, is_forced, aliased)
     result = Elementwise(found, rules, limits.forced, np.zeros((m, n), np.bool_))
     if claims is not None:
+        _excuse_restlessness(claims, result)
         _look_for_roughness(problem, claims, result)
     if problem.is_spent:
         _blame_budget(problem, found)
@@ -216,6 +223,26 @@ def _blame_forced_steps(
     looked_at = found.code != kernels.SKIPPED
     found.code[looked_at & unmoved & np.isnan(found.estimate)] = kernels.NOISE
     found.code[looked_at & aliased[:, None] & is_forced] = kernels.CURVATURE
+
+
+def _excuse_restlessness(claims: NDArray[np.float64], result: Elementwise) -> None:
+    """Turn failures into undecided where apply gives another value each time, unless they are gross.
+
+    What a function remembers or draws need not be the independent noise that error bars are made of, and does the
+    least harm over the widest steps: a claim that fits the slope over one of those is not proven wrong.
+    """
+    found, noise, goal = result.measurement, result.rules.noise, result.rules.accuracy
+    if not noise.is_restless.any():
+        return
+    for e, i, j in np.argwhere(found.code == kernels.DISAGREES):
+        evidence, claim = found.columns[int(j)], float(claims[e, i, j])
+        wide = evidence.up_step >= evidence.up_step.max() / _WIDE
+        slopes, steps = evidence.slopes(int(i))[wide], evidence.up_step[wide]
+        rtol = max(float(goal.rtol_out[i]), float(goal.rtol_in[j]))
+        tolerance = float(goal.atol[i]) + rtol * np.fmax(abs(claim), np.abs(slopes))
+        scatter = STEP_NOISES * float(noise.level[i]) / steps
+        if (np.abs(slopes - claim) <= _GROSS * tolerance + scatter).any():
+            found.code[e, i, j] = kernels.NOISE
 
 
 def _look_for_roughness(problem: Problem, claims: NDArray[np.float64], result: Elementwise) -> None:

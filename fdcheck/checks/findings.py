@@ -237,22 +237,34 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     if found.rough[row, column]:
         return (
             f"rough solver: apply jumps near x0, as a solver stopped at a tolerance or a rounded output does, so its "
-            f"own slope need not be the derivative ({values}); tighten the tolerance or print more digits."
+            f"own slope need not be the derivative ({values}); tighten the solver's tolerance, return more digits, or "
+            "force a step (eps) that is wider than the jumps."
         )
     if code == kernels.EDGE:
         return (
             f"apply is finite on one side of x0 only, and its slope there is not known well enough ({values}); move x0."
         )
-    if code == kernels.CURVATURE:
+    if code == kernels.CURVATURE and not found.rules.noise.is_restless[row]:
         return (
             f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "
             "little, or use float64."
         )
-    noise = float(found.rules.noise.level[row])
-    return (
-        f"noise: apply's output carries {noise:.1g} of noise, so the slope is uncertain by {error:.1g} ({values}); "
-        "reduce the noise (tighter solver tolerance, float64) or widen rtol."
-    )
+    return _noise_reason(found, row, column, values, error, abs(claimed))
+
+
+def _noise_reason(found: Elementwise, row: int, column: int, values: str, error: float, size: float) -> str:
+    """Return how noise leaves an entry undecided: its level, the error bar, and what would help."""
+    noise, goal = float(found.rules.noise.level[row]), found.rules.accuracy
+    allowed = float(goal.atol[row]) + max(float(goal.rtol_out[row]), float(goal.rtol_in[column])) * size
+    would_do = f" to {noise * allowed / error:.1g}" if 0 < allowed < error < np.inf else ""
+    if found.rules.noise.is_restless[row]:
+        what = f"apply gives another value each time, with a noise of {noise:.1g}"
+        help_ = f"fix its random seed, bring the noise down{would_do} with more samples"
+    else:
+        what = f"apply's output carries {noise:.1g} of noise"
+        help_ = f"reduce the noise{would_do} by a tighter solver tolerance, float64 or more digits of output"
+    uncertain = f"so the slope is uncertain by {error:.1g} ({values})"
+    return f"noise: {what}, {uncertain}; {help_}, widen rtol, or force a larger step (eps)."
 
 
 def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> float:
@@ -281,13 +293,14 @@ _ORDER = (
     Status.SHAPE,
     Status.DTYPE,
     Status.MUTATION,
+    Status.HIDDEN_STATE,
+    Status.NONDETERMINISTIC,
     Status.NONLINEAR,
     Status.LAYOUT,
     Status.BATCHED,
     Status.DISAGREES,
     Status.ADJOINT,
     Status.ASYMMETRIC,
-    Status.NONDETERMINISTIC,
     Status.NONFINITE,
     Status.UNDECIDED,
     Status.JUMP,

@@ -116,7 +116,7 @@ def expected_applies(plan: Plan, settings: Settings) -> int:
     """Return about how often apply is called for a smooth right claim; more where something is in doubt."""
     each = 8 if settings.full_accuracy else 2 * settings.least_steps
     noise = 18 if 0 < len(plan.columns) < plan.size else 9
-    return 1 + noise + each * len(plan.columns) + (0 if plan.is_whole else 4)
+    return 3 + noise + each * len(plan.columns) + (0 if plan.is_whole else 4)
 
 
 def whole(problem: Problem) -> Plan:

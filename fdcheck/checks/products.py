@@ -1,11 +1,12 @@
-"""What a jvp or vjp has to be at one point, whatever it claims: linear, repeatable, at ease with any memory layout."""
+"""A jvp or vjp at one point as a map between vectors of real coordinates, with what its products may be off."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import optree
@@ -18,7 +19,6 @@ from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
 from fdcheck.problem.wording import described
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
-from fdcheck.settings import Contract
 
 Vector = NDArray[np.float64]
 
@@ -26,16 +26,36 @@ _ROUNDOFFS = 8.0
 """Square roots of eps that rounding may cost a product, in units of its largest element: sums of a million terms and
 factorisations with a condition of 1e8 stay below (1e-7 in float64), a product that is not linear is off by far more."""
 
+_MOST_ROUNDING = 0.1
+"""What is left of that in float16 and bfloat16, whose products are sums of few terms: a hundred roundings."""
+
+_SPREAD = 3.0
+"""Standard deviations of a sum of errors, each a small part of its own term, as iterative solvers make them."""
+
+_REORDERED = 64.0
+"""Roundoffs of the largest element by which a sum of a few thousand terms in another order may differ."""
+
+_SUBNORMALS = 16
+"""Smallest numbers of a format that a product of several steps may lose where it underflows."""
+
 _GRAIN = 16
 """Random elements are multiples of 1/16, so that v + 2 w is exact in bfloat16, which has 8 bits, too."""
 
-_SCALES = (-1.0, 2.0**-6, 2.0**6)
-"""Factors of a vector under which a linear map scales: the sign, and sizes at which clipped or rounded products show;
-powers of two, which cost no rounding, and small enough for float16."""
 
+@dataclass(frozen=True)
+class Known:
+    """Products with unit vectors that were asked for already.
 
-_MOST_PARTS = 4
-"""Leaves whose parts are asked for one by one; the rest counts as one."""
+    Parameters
+    ----------
+    units : ndarray of int, shape (k,)
+        Coordinates of the unit vectors.
+    answers : ndarray, shape (k, size of a product)
+        The products.
+    """
+
+    units: NDArray[np.int64]
+    answers: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,6 +74,12 @@ class Linear:
         What has the layout ``out``, for messages.
     eps : float
         That of the format in which products are computed, where it is shorter than that of their arrays.
+    rtol, atol : float
+        By how much entries of the derivative may be off.
+    known : Known or None
+        Products with unit vectors.
+    noise : ndarray or float
+        By how much equal calls differ.
     """
 
     endpoint: Function
@@ -62,107 +88,184 @@ class Linear:
     out: Layout
     like: str
     eps: float = 0.0
+    rtol: float = 0.0
+    atol: float = 0.0
+    known: Known | None = None
+    noise: Vector | float = 0.0
 
-    @property
+    @cached_property
+    def roundoff(self) -> float:
+        """Machine epsilon of the shortest format."""
+        leaves = (*self.into.leaves, *self.out.leaves)
+        return max(self.eps, *(float(np.finfo(leaf.real_dtype).eps) for leaf in leaves))
+
+    @cached_property
     def tolerance(self) -> float:
         """Part of the largest element of a product that rounding may cost."""
-        coarsest = max(float(np.finfo(leaf.real_dtype).eps) for leaf in (*self.into.leaves, *self.out.leaves))
-        return float(min(_ROUNDOFFS * np.sqrt(max(coarsest, self.eps)), 0.25))
+        return float(min(_ROUNDOFFS * np.sqrt(self.roundoff), _MOST_ROUNDING))
 
     def __call__(self, vector: Vector) -> Vector:
-        """Return the product with a vector."""
-        result = self.endpoint(self.problem.arguments(), tangent(self.into, vector), where="x0 and a random vector")
-        return returned(self.endpoint.name, result, self.out, self.like)[0]
+        """Return the product with a vector, which is given as private copies."""
+        return self.read(
+            self.endpoint(self.problem.arguments(), tangent(self.into, vector), where="x0 and a random vector")
+        )
 
-    def unguarded(self, argument: object) -> Vector:
-        """Return the product with a structure that is handed over as it is, without a private copy."""
-        leaves, spec = self.problem.arguments()
-        x = optree.tree_unflatten(spec, [leaf.copy() if isinstance(leaf, np.ndarray) else leaf for leaf in leaves])
-        self.endpoint.calls += 1
-        return returned(self.endpoint.name, self.endpoint.function(x, argument), self.out, self.like)[0]
+    def read(self, result: Any) -> Vector:
+        """Return what the callable gave as a vector."""
+        return returned(self.endpoint.name, result, self.out, self.like, self.endpoint.skip)[0]
+
+    def shown(self, vector: Vector) -> Any:
+        """Return a vector as the callable takes it."""
+        return trees.from_coordinates(vector, self.into)
+
+    def terms(self, vector: Vector, product: Vector) -> Vector:
+        """Return how large the terms are that add up to each element of a product.
+
+        Where they are not known, the largest element of each leaf of the product stands for them.
+        """
+        if self.known is None or not self.is_sum_of_known(vector):
+            return by_leaf(self.out, np.abs(product))
+        answers, weight = np.abs(self.known.answers), np.abs(vector[self.known.units])
+        top = float(answers.max(initial=0.0, where=np.isfinite(answers)))
+        if top == 0:
+            return weight @ answers
+        spread = top * np.sqrt(np.square(weight) @ np.square(answers / top))
+        terms: Vector = np.minimum(weight @ answers, _SPREAD * spread)
+        return terms
+
+    def is_sum_of_known(self, vector: Vector) -> bool:
+        """Return whether a vector is a sum of unit vectors whose products are known."""
+        if self.known is None:
+            return False
+        units = self.known.units
+        return len(units) == self.into.size or np.count_nonzero(vector) == np.count_nonzero(vector[units])
+
+    def allowed(self, asked: Asked) -> Vector:
+        """Return by how much each element of a product may be off.
+
+        Two products of a right endpoint are each off by no more than ``rtol`` of their terms (an iterative solver is
+        not exactly linear), and by rounding and noise.
+        """
+        terms, noise = asked.size_of(self), self.atol * asked.weight + self.noise
+        allowed: Vector = 2 * self.rtol * terms + self.rounding(terms) + noise
+        return allowed
+
+    def repeatable(self, asked: Asked, rtol: float) -> Vector:
+        """Return by how much a product may differ when it is asked for once more, in another memory layout or not.
+
+        The same terms may be added up in another order, and an iterative solver may start from its last solution.
+        """
+        terms = asked.size_of(self)
+        rounding = _REORDERED * self.roundoff * by_leaf(self.out, terms) + _SUBNORMALS * self.smallest
+        repeatable: Vector = 2 * rtol * terms + rounding + self.atol * asked.weight + self.noise
+        return repeatable
+
+    def rounding(self, terms: Vector) -> Vector:
+        """Return what rounding may cost each element of a product."""
+        rounding: Vector = self.tolerance * by_leaf(self.out, terms) + _SUBNORMALS * self.smallest
+        return rounding
+
+    @cached_property
+    def smallest(self) -> float:
+        """Smallest positive number that every array of the map can hold."""
+        leaves = (*self.into.leaves, *self.out.leaves)
+        return max(float(np.finfo(leaf.real_dtype).smallest_subnormal) for leaf in leaves)
+
+    @cached_property
+    def largest(self) -> float:
+        """Largest number that every array of the map can hold."""
+        return min(float(np.finfo(leaf.real_dtype).max) for leaf in (*self.into.leaves, *self.out.leaves))
 
 
-def linear_map(endpoint: Function, problem: Problem, eps: float = 0.0) -> Linear:
-    """Return a jvp or vjp as a map between vectors."""
-    if endpoint.name == "jvp":
-        return Linear(endpoint, problem, problem.inputs, problem.outputs, "apply's output", eps)
-    return Linear(endpoint, problem, problem.outputs, problem.inputs, "x0", eps)
-
-
-def contract_findings(
-    problem: Problem, given: Mapping[str, Function], nondet_tol: float | None = None, seed: int = 0, eps: float = 0.0
-) -> list[Finding]:
-    """Return where jvp and vjp break their contract.
+@dataclass(frozen=True)
+class Asked:
+    """A product that was asked for.
 
     Parameters
     ----------
-    problem : Problem
-        apply and x0.
-    given : dict of str to Function
-        The endpoints; a jacobian is a matrix and cannot break what is looked at here.
-    nondet_tol : float or None
-        By how much two equal calls may differ, in the unit of the result; None for what rounding may cost.
-    seed : int
-        Seed of the random vectors.
-    eps : float
-        That of the format in which the endpoints compute, where it is shorter than that of their arrays.
-
-    Returns
-    -------
-    list of Finding
-        Cost: 10 to 16 calls of each endpoint.
+    vector, product : ndarray
+        The vector, and the product with it.
+    parts : (Asked, Asked) or None
+        Where the vector is v + 2 w, those.
     """
-    draw = np.random.default_rng([seed, 0x6C696E])
-    found: list[Finding] = []
-    products: dict[str, tuple[Linear, Vector, Vector]] = {}
-    for name, endpoint in given.items():
-        if name == "jacobian":
-            continue
-        product = linear_map(endpoint, problem, eps)
-        try:
-            with np.errstate(all="ignore"):
-                v, w = random_vector(product.into, draw), random_vector(product.into, draw)
-                of_v = product(v)
-                products[name] = (product, v, of_v)
-                found += _repeatability(product, v, of_v, nondet_tol)
-                found += _linearity(product, v, w, of_v)
-                found += _layouts(product, v, of_v)
-        except Breach as breach:
-            found.append(breach.finding)
-        if endpoint.mutated:
-            found.append(Finding(name, Status.MUTATION, f"{name} changed its arguments in place."))
-    if len(products) == 2:
-        found += _adjointness(*products["jvp"], *products["vjp"])
-    return found
+
+    vector: Vector
+    product: Vector
+    parts: tuple[Asked, Asked] | None = None
+
+    @cached_property
+    def weight(self) -> float:
+        """Sum of the sizes of the elements of the vector."""
+        return float(np.abs(self.vector).sum())
+
+    def size_of(self, product: Linear) -> Vector:
+        """Return the sizes of the terms that add up to each element of the product."""
+        if self.parts is None:
+            return product.terms(self.vector, self.product)
+        return self.parts[0].size_of(product) + 2 * self.parts[1].size_of(product)
+
+
+def linear_map(
+    endpoint: Function, problem: Problem, eps: float = 0.0, rtol: float = 0.0, atol: float = 0.0,
+    known: Known | None = None,
+) -> Linear:  # fmt: skip
+    """Return a jvp or vjp as a map between vectors."""
+    if endpoint.name == "jvp":
+        return Linear(endpoint, problem, problem.inputs, problem.outputs, "apply's output", eps, rtol, atol, known)
+    return Linear(endpoint, problem, problem.outputs, problem.inputs, "x0", eps, rtol, atol, known)
 
 
 def random_vector(layout: Layout, draw: np.random.Generator) -> Vector:
     """Return a dense vector of +-U(0.5, 1.5), a few bits each."""
-    size = draw.integers(_GRAIN // 2, 3 * _GRAIN // 2 + 1, layout.size) / _GRAIN
-    vector: Vector = size * draw.choice([-1.0, 1.0], layout.size)
+    vector: Vector = _sizes(layout.size, draw) * draw.choice([-1.0, 1.0], layout.size)
     return vector
 
 
-def owed(problem: Problem, given: Mapping[str, Function], contract: Contract, seed: int) -> list[Finding]:
-    """Return where endpoints break a contract that the user asks for, each breach once.
+def constant_vector(layout: Layout, draw: np.random.Generator) -> Vector:
+    """Return a vector of which each leaf holds one random number."""
+    vector = np.zeros(layout.size)
+    for leaf in layout.leaves:
+        value = _sizes(leaf.parts, draw) * draw.choice([-1.0, 1.0], leaf.parts)
+        vector[leaf.start : leaf.stop] = np.tile(value, leaf.size // leaf.parts)
+    return vector
 
-    Parameters
-    ----------
-    problem : Problem
-        apply and x0.
-    given : dict of str to Function
-        The endpoints.
-    contract : Contract
-        What they owe.
-    seed : int
-        Seed of the random vectors.
+
+def _sizes(count: int, draw: np.random.Generator) -> Vector:
+    sizes: Vector = draw.integers(_GRAIN // 2, 3 * _GRAIN // 2 + 1, count) / _GRAIN
+    return sizes
+
+
+def difference(product: Linear, got: Vector, expected: Vector, allowed: Vector) -> str:
+    """Return where two products differ by more than is allowed, and by how much; empty if they do not.
+
+    Elements that are expected to be no finite number, or one beyond the range of their format, are not looked at.
     """
-    found = contract_findings(problem, given, contract.nondet_tol, seed)
-    for name, endpoint in given.items():
-        if contract.batched and name != "jacobian":
-            product = linear_map(endpoint, problem)
-            found += batched_findings(product, functools.partial(stacked_product, product), seed=seed)
-    return list({(finding.endpoint, finding.status): finding for finding in reversed(found)}.values())[::-1]
+    apart = got - expected
+    np.abs(apart, out=apart)
+    if (apart <= allowed).all():
+        return ""
+    known = np.isfinite(allowed) & (np.abs(expected) <= 0.25 * product.largest)
+    excess = np.where(known & (apart > 0), apart / allowed, 0.0)
+    excess[known & ~np.isfinite(got)] = np.inf
+    if not excess.size or not excess.max() > 1.0:
+        return ""
+    worst = int(np.argmax(excess))
+    place = product.out.element(worst)
+    if not np.isfinite(got[worst]):
+        return f"and is not finite at {place}, where {expected[worst]:.6g} was expected"
+    return f"by {apart[worst]:.3g} at {place}: {got[worst]:.6g} in place of {expected[worst]:.6g}"
+
+
+def by_leaf(layout: Layout, values: Vector) -> Vector:
+    """Return the largest finite value of each leaf in the place of all its elements; of a single leaf, once."""
+    finite = np.isfinite(values)
+    if len(layout.leaves) == 1:
+        return np.array([values.max(initial=0.0, where=finite)])
+    result = np.empty(layout.size)
+    for leaf in layout.leaves:
+        own = slice(leaf.start, leaf.stop)
+        result[own] = values[own].max(initial=0.0, where=finite[own])
+    return result
 
 
 def batched_findings(
@@ -192,10 +295,14 @@ def batched_findings(
     if together.shape != loop.shape:
         message = f"a stack of {count} vectors gave shape {together.shape}; the loop gives {loop.shape}."
         return [Finding(name, Status.BATCHED, message)]
-    off = _off(product.out, together, loop, product.tolerance)
-    if not off:
-        return []
-    return [Finding(name, Status.BATCHED, f"{name} of a stack of {count} vectors differs from the loop {off}.")]
+    for vector, got, expected in zip(vectors, together, loop, strict=True):
+        allowed = product.allowed(Asked(vector, expected))
+        off = difference(product, got, expected, allowed)
+        if off:
+            text = f"{name} of a stack of {count} vectors differs from the loop {off}."
+            shown = {f"v{k}": product.shown(v) for k, v in enumerate(vectors)}
+            return [Finding(name, Status.BATCHED, text, vectors=shown)]
+    return []
 
 
 def stacked_product(product: Linear, vectors: Sequence[Vector]) -> Vector:
@@ -206,7 +313,7 @@ def stacked_product(product: Linear, vectors: Sequence[Vector]) -> Vector:
     Breach
         If the endpoint raises or returns another structure than for a single vector.
     """
-    structures = [trees.from_coordinates(vector, product.into) for vector in vectors]
+    structures = [product.shown(vector) for vector in vectors]
     stack = optree.tree_map(
         lambda *parts: None if parts[0] is None else np.stack(parts),
         *structures,
@@ -253,142 +360,3 @@ def amended(report: Report, findings: Sequence[Finding], notes: Sequence[str] = 
         findings=tuple(by_severity([*report.findings, *new])),
         notes=(*report.notes, *notes),
     )
-
-
-def _repeatability(product: Linear, v: Vector, first: Vector, nondet_tol: float | None) -> Iterator[Finding]:
-    second, name = product(v), product.endpoint.name
-    with np.errstate(invalid="ignore"):
-        differs = (first != second) & ~(np.isnan(first) & np.isnan(second))
-        apart = float(np.abs(first - second)[differs].max(initial=0.0))
-    if nondet_tol is None:
-        off = _off(product.out, second, first, product.tolerance)
-    else:
-        off = f"by {apart:.3g}, where nondet_tol is {nondet_tol:.3g}" if not apart <= nondet_tol else ""
-    if off:
-        yield Finding(name, Status.NONDETERMINISTIC, f"two equal calls of {name} differ {off}.")
-
-
-def _linearity(product: Linear, v: Vector, w: Vector, of_v: Vector) -> Iterator[Finding]:
-    name = product.endpoint.name
-    of_w = product(w)
-    sizes = np.abs(of_v) + 2 * np.abs(of_w)
-    off = _off(product.out, product(v + 2 * w), of_v + 2 * of_w, product.tolerance, sizes)
-    if off:
-        text = f"{name} of v + 2 w differs from {name} of v plus twice {name} of w {off}: it is not linear."
-        yield Finding(name, Status.NONLINEAR, text)
-        return
-    answers = np.array([product(part) for part in _parts(product.into, v)])
-    off = _off(product.out, answers.sum(axis=0), of_v, product.tolerance, np.abs(answers).sum(axis=0))
-    if off:
-        text = f"the sum of {name} of the parts of v differs from {name} of v {off}: it is not linear."
-        yield Finding(name, Status.NONLINEAR, text)
-        return
-    for factor in _SCALES:
-        off = _off(product.out, product(factor * v) / factor, of_v, product.tolerance)
-        if off:
-            text = f"{name} of {factor:g} v, divided by {factor:g}, differs from {name} of v {off}: it is not linear."
-            yield Finding(name, Status.NONLINEAR, text)
-            return
-    nothing = product(np.zeros(product.into.size))
-    if np.any(nothing[np.isfinite(of_v)] != 0):
-        largest = float(np.abs(nothing).max())
-        yield Finding(name, Status.NONLINEAR, f"{name} of zeros is {largest:.3g} in places: it is not linear.")
-
-
-def _parts(layout: Layout, v: Vector) -> list[Vector]:
-    """Return vectors that add up to v, one for each of a few leaves, or one for each half of a single leaf.
-
-    A product that heeds one output or one element alone, if there are several, is linear in dense vectors.
-    """
-    edges = [leaf.start for leaf in layout.leaves]
-    if len(edges) == 1:
-        edges = [0, layout.size // 2]
-    edges = edges[:_MOST_PARTS]
-    parts = [np.zeros_like(v) for _ in edges]
-    for part, start, stop in zip(parts, edges, [*edges[1:], layout.size], strict=True):
-        part[start:stop] = v[start:stop]
-    return parts
-
-
-def _layouts(product: Linear, v: Vector, of_v: Vector) -> Iterator[Finding]:
-    """Yield a finding for each memory layout of the vector with which the product changes."""
-    name = product.endpoint.name
-    structure = trees.from_coordinates(v, product.into)
-    ones = np.ones(product.into.size)
-    constant = trees.from_coordinates(ones, product.into)
-    cases = [
-        (word, structure, laid, of_v)
-        for word, laid in (("column-major", _column_major), ("strided", _strided), ("reversed", _reversed))
-    ]
-    cases.append(("zero-stride", constant, _repeated, product(ones)))
-    for word, plain, laid, expected in cases:
-        argument = optree.tree_map(laid, plain, none_is_leaf=True, namespace="fdcheck")
-        leaves = zip(trees.flatten(plain)[0], trees.flatten(argument)[0], strict=True)
-        if all(_strides(a) == _strides(b) for a, b in leaves):
-            continue
-        try:
-            sizes = np.maximum(
-                np.abs(expected), np.abs(of_v)
-            )  # what cancels for a constant has the rounding of its terms
-            off = _off(product.out, product.unguarded(argument), expected, product.tolerance, sizes)
-            told = f"differs {off}" if off else ""
-        except Exception as error:
-            told = f"raised {described(error)}"
-        if told:
-            yield Finding(name, Status.LAYOUT, f"{name} with a {word} array in place of a contiguous one {told}.")
-            return
-
-
-def _strides(leaf: object) -> tuple[int, ...]:
-    return leaf.strides if isinstance(leaf, np.ndarray) else ()
-
-
-def _is_array(leaf: object) -> bool:
-    return isinstance(leaf, np.ndarray) and leaf.ndim > 0 and leaf.size > 1 and leaf.dtype.kind in "fc"
-
-
-def _column_major(leaf: NDArray[np.float64]) -> NDArray[np.float64]:
-    return leaf.T.copy().T if _is_array(leaf) else leaf
-
-
-def _strided(leaf: NDArray[np.float64]) -> NDArray[np.float64]:
-    if not _is_array(leaf):
-        return leaf
-    room = np.full((*leaf.shape[:-1], 2 * leaf.shape[-1]), np.nan, leaf.dtype)  # read as if contiguous, it is NaN
-    room[..., ::2] = leaf
-    return room[..., ::2]
-
-
-def _reversed(leaf: NDArray[np.float64]) -> NDArray[np.float64]:
-    return leaf[::-1].copy()[::-1] if _is_array(leaf) else leaf
-
-
-def _repeated(leaf: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one number with strides of zero, as the gradient of a sum is."""
-    if not _is_array(leaf):
-        return leaf
-    one = np.array([leaf.flat[0], np.nan], leaf.dtype)[:1]
-    return np.lib.stride_tricks.as_strided(one, leaf.shape, (0,) * leaf.ndim)
-
-
-def _adjointness(jvp: Linear, v: Vector, jv: Vector, vjp: Linear, w: Vector, jtw: Vector) -> Iterator[Finding]:
-    forward, back = float(w @ jv), float(v @ jtw)
-    size = float(np.abs(w) @ np.abs(jv) + np.abs(v) @ np.abs(jtw))
-    if abs(forward - back) > max(jvp.tolerance, vjp.tolerance) * size:
-        text = f"<w, jvp(v)> = {forward:.8g} and <vjp(w), v> = {back:.8g} are to be equal."
-        yield Finding("vjp", Status.ADJOINT, text)
-
-
-def _off(layout: Layout, got: Vector, expected: Vector, tolerance: float, sizes: Vector | None = None) -> str:
-    """Return by how much two products differ more than rounding explains, leaf by leaf; empty if they do not."""
-    sizes = np.abs(expected) if sizes is None else sizes
-    for leaf in layout.leaves:
-        own = np.s_[..., leaf.start : leaf.stop]
-        finite = np.isfinite(expected[own])
-        if not np.isfinite(got[own][finite]).all():
-            return f"and is not finite in {leaf.path}"
-        apart = float(np.abs(got[own] - expected[own])[finite].max(initial=0.0))
-        size = float(sizes[own][finite].max(initial=0.0))
-        if apart > tolerance * size:
-            return f"by {apart:.3g} in {leaf.path}, where the largest element is {size:.3g}"
-    return ""

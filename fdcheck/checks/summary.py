@@ -17,27 +17,35 @@ from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, V
 from fdcheck.settings import Settings
 
 
-def findings_about_apply(problem: Problem, scatter: float) -> list[Finding]:
-    """Return what was noticed about apply itself: that it is not deterministic, that it changes its argument."""
-    findings = []
-    if scatter > 0:
-        findings.append(
-            Finding(
-                "apply",
-                Status.NONDETERMINISTIC,
-                f"two calls of apply at x0 differ by {scatter:.1g} of the value; fix its random "
-                "seed, or check the derivative of a deterministic part.",
-            )
+def findings_about_apply(problem: Problem, scatter: float, known: Sequence[Finding] = ()) -> list[Finding]:
+    """Return what was noticed about apply itself: that it is not deterministic, that it changes its argument.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    scatter : float
+        Largest difference of two calls at x0, relative to the value.
+    known : sequence of Finding
+        Findings before these; one that explains why two calls differ is enough.
+    """
+    findings, skip = [], problem.apply.skip
+    explained = any(f.endpoint == "apply" and f.status in _RESTLESS for f in known)
+    if scatter > 0 and not explained and Status.NONDETERMINISTIC not in skip:
+        text = (
+            f"two calls of apply at x0 differ by {scatter:.1g} of the value; fix its random seed, or check the "
+            "derivative of a deterministic part."
         )
-    if problem.apply.mutated:
-        findings.append(
-            Finding(
-                "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
-            )
-        )
+        findings.append(Finding("apply", Status.NONDETERMINISTIC, text))
+    if problem.apply.mutated and Status.MUTATION not in skip:
+        text = "apply changes its argument in place; it was given copies, x0 is as it was."
+        findings.append(Finding("apply", Status.MUTATION, text))
     if problem.course.broken_off is not None:
         findings.append(problem.course.broken_off.finding)
     return findings
+
+
+_RESTLESS = (Status.NONDETERMINISTIC, Status.HIDDEN_STATE)
 
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
@@ -56,7 +64,7 @@ def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:
     if broken or Status.DISAGREES in statuses:
         return Verdict.FAIL
     open_ = {Status.UNDECIDED, Status.NONFINITE} & statuses
-    unclear = {Status.NONDETERMINISTIC, Status.UNDECIDED} & {f.status for f in findings}
+    unclear = {*_RESTLESS, Status.UNDECIDED} & {f.status for f in findings}
     if open_ or unclear or not pairs:
         return Verdict.INCONCLUSIVE
     return Verdict.PASS
@@ -122,6 +130,7 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         max_failures=settings.max_failures,
         diagnoses=tuple(outcome.diagnoses),
         evidence=tuple(outcome.evidence.values()),
+        contract_calls=outcome.contract_calls,
     )
 
 

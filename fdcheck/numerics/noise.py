@@ -67,6 +67,8 @@ class Noise:
         How many times that length the points went.
     scatter : float
         Largest difference of two calls at x0 relative to the value; 0 for a deterministic function.
+    is_restless : ndarray of bool, shape (m,)
+        Outputs that differ between two calls at x0 by more than rounding.
     """
 
     level: NDArray[np.float64]
@@ -76,6 +78,7 @@ class Noise:
     direction: NDArray[np.float64]
     reach: float
     scatter: float
+    is_restless: NDArray[np.bool_]
 
     def raised_to(self, other: Noise) -> Noise:
         """Return the same with the noise and the roundoff of each output not below those of another measurement."""
@@ -84,7 +87,15 @@ class Noise:
             level=np.maximum(self.level, other.level),
             unit=np.maximum(self.unit, other.unit),
             scatter=max(self.scatter, other.scatter),
+            is_restless=self.is_restless | other.is_restless,
         )
+
+    def with_scatter(self, scatter: NDArray[np.float64]) -> Noise:
+        """Return the same with the noise not below what calls at x0 differ by, shape (m,); 0 where they do not."""
+        if not scatter.any():
+            return self
+        level = np.where(np.isfinite(scatter), np.maximum(self.level, scatter), self.level)
+        return dataclasses.replace(self, level=level, is_restless=self.is_restless | (scatter != 0))
 
     def of_few(self, columns: NDArray[np.int64]) -> Noise:
         """Return the same for some of the inputs, whose own slope along the direction is not known."""
@@ -175,6 +186,7 @@ def measure_noise(
         direction=direction,
         reach=reach,
         scatter=float(scatter.max(initial=0.0)),
+        is_restless=scatter > 0,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,8 @@ from fdcheck.results import Finding, InvalidInput, Status
 _WATCHED_CALLS = 12
 """Calls of apply whose arguments are compared afterwards: comparing costs as much as a cheap apply, every
 call gets copies of its own anyway, and a function that writes into its argument does so from the start."""
+
+_SECOND = {"jvp": "the tangent", "vjp": "the cotangent"}
 
 
 class Breach(Exception):
@@ -52,14 +54,18 @@ class Function:
         ``'apply'`` or the endpoint's name, for messages.
     function : callable
         The user's.
+    skip : collection of str
+        Statuses of breaches that nobody minds.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], skip: Collection[str] = ()) -> None:
         if not callable(function):
             raise InvalidInput(f"{name}: expected a callable, got {type(function).__name__} {function!r:.60}")
         self.name = name
+        self.skip = frozenset(skip)
         self.calls = 0
-        self.mutated = False
+        self.watched_until = _WATCHED_CALLS
+        self.mutated = ""
         self.function = function
 
     def __call__(
@@ -75,14 +81,33 @@ class Function:
         structures = [
             optree.tree_unflatten(spec, [private_copy(leaf) for leaf in leaves]) for leaves, spec in arguments
         ]
+        return self.on(*structures, where=where, run=run, before=arguments)
+
+    def on(
+        self,
+        *structures: Any,
+        where: str,
+        run: Callable[..., Any] | None = None,
+        before: Sequence[tuple[list[Any], Any]] = (),
+    ) -> Any:
+        """Call with structures that are handed over as they are, here or as ``run`` runs a function.
+
+        ``before`` holds the same as leaves and spec, where somebody has it at hand.
+
+        Raises
+        ------
+        Breach
+            As for a call with private copies.
+        """
         self.calls += 1
-        is_watched = self.calls <= _WATCHED_CALLS and not self.mutated
+        is_watched = self.calls <= self.watched_until and not self.mutated
         try:
             if run is not None:
                 result, changed = run(_called_there, self.function, structures, is_watched)
             else:
+                kept = (before or _kept(structures)) if is_watched else ()
                 result = self.function(*structures)
-                changed = is_watched and not all(map(_unchanged, arguments, structures))
+                changed = _changed(kept, structures)
         except Breach:  # a front end that knows better what went wrong
             raise
         except Interrupted as error:
@@ -93,16 +118,35 @@ class Function:
             if run is not None:
                 raise  # about sending it: what the callable itself raises comes as RaisedThere
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
-        self.mutated |= changed
+        if changed is not None:
+            self.mutated = ("x", _SECOND.get(self.name, "the argument"))[changed]
         return result
 
+    def mutations(self) -> list[Finding]:
+        """Return the finding that an argument was changed in place, if one was and that is not skipped."""
+        if not self.mutated or Status.MUTATION in self.skip:
+            return []
+        text = f"{self.name} changed its arguments in place: {self.mutated} was another after the call."
+        return [Finding(self.name, Status.MUTATION, text)]
 
-def _called_there(function: Callable[..., Any], structures: Sequence[Any], is_watched: bool) -> tuple[Any, bool]:
-    """Return what a function returns, and whether it changed its arguments; in a worker."""
-    given = [trees.flatten(structure) for structure in structures] if is_watched else []
-    kept = [([private_copy(leaf) for leaf in leaves], spec) for leaves, spec in given]
+
+def _called_there(function: Callable[..., Any], structures: Sequence[Any], is_watched: bool) -> tuple[Any, int | None]:
+    """Return what a function returns, and which argument it changed, None if it changed none; in a worker."""
+    kept = _kept(structures) if is_watched else []
     result = function(*structures)
-    return result, not all(map(_unchanged, kept, structures))
+    return result, _changed(kept, structures)
+
+
+def _kept(structures: Sequence[Any]) -> list[tuple[list[Any], Any]]:
+    """Return copies of structures as leaves and spec."""
+    given = [trees.flatten(structure) for structure in structures]
+    return [([private_copy(leaf) for leaf in leaves], spec) for leaves, spec in given]
+
+
+def _changed(kept: Sequence[tuple[list[Any], Any]], structures: Sequence[Any]) -> int | None:
+    """Return which structure is not as it was, None if all are."""
+    pairs = zip(kept, structures, strict=False)
+    return next((k for k, pair in enumerate(pairs) if not _unchanged(*pair)), None)
 
 
 @dataclass
@@ -134,6 +178,8 @@ class Course:
 
 class Problem:
     """apply at x0 as a map between vectors of real coordinates.
+
+    ``scatter``, shape (m,), is by how much calls at x0 were seen to differ beyond rounding, 0 until one was.
 
     Parameters
     ----------
@@ -199,6 +245,7 @@ class Problem:
             if misfits:
                 raise self.course.broken_off or Breach("apply", Status.SHAPE, f"execution: batched: {misfits}.")
         self.value, self.x = self._change.value, self._change.x
+        self.scatter = np.zeros(self.outputs.size)
         self._posed: Problem | None = None
         self._within = np.empty(0, np.int64)
         self._among: NDArray[np.int64] | None = None
@@ -307,6 +354,14 @@ class Problem:
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""
         return self._boxed(self.leaves), self.inputs.spec
+
+    def structure(self, point: NDArray[np.floating] | None = None) -> Any:
+        """Return a private copy of x0, or of another point, shape (n,), as a callable takes it."""
+        leaves = [private_copy(leaf) for leaf in self.leaves]
+        if point is not None:
+            for leaf in self.inputs.leaves:
+                leaves[leaf.position][...] = leaf.filled(point[leaf.start : leaf.stop])
+        return optree.tree_unflatten(self.inputs.spec, self._boxed(leaves))
 
     def _boxed(self, leaves: list[Any]) -> list[Any]:
         boxed = list(leaves)

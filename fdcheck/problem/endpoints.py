@@ -46,7 +46,8 @@ class Claimed:
 class Claims:
     """The endpoints at x0, asked for columns, rows and products; a jacobian is called once.
 
-    An endpoint that breaks its contract is left out from then on; ``findings`` tells of it.
+    An endpoint that breaks its contract is left out from then on; ``findings`` tells of it. ``answers`` keeps the
+    matrices, shape (m, n), of a jvp and a vjp that were asked for all of their unit vectors at once.
 
     Parameters
     ----------
@@ -74,6 +75,7 @@ class Claims:
         self.wants_pattern = isinstance(sparsity, str)
         if isinstance(sparsity, str) and sparsity != "detect":
             raise InvalidInput(f"sparsity: expected a matrix or 'detect', got {sparsity!r:.60}")
+        self.answers: dict[str, NDArray[np.float64]] = {}
         if "jacobian" in given:
             self._asked("jacobian", self._jacobian)
 
@@ -103,6 +105,8 @@ class Claims:
             matrix = self._asked(name, functools.partial(self._matrix_of, name, part, rows))
             if matrix is not None:
                 found[name] = matrix
+                if part.inputs.size == self._problem.inputs.size and (name == "jvp" or len(rows) == shape[0]):
+                    self.answers[name] = matrix
         asked = np.zeros(shape[0], np.bool_)
         asked[rows] = True
         wanted = np.array([asked if name == "vjp" else np.ones_like(asked) for name in found], np.bool_)
@@ -154,7 +158,7 @@ class Claims:
     def _jacobian(self, notes: list[str]) -> Vector:
         """Call the jacobian, and return nothing of it yet."""
         result = self._given["jacobian"](self._problem.arguments())
-        self._matrix = matrix_of(result, self._problem, notes)
+        self._matrix = matrix_of(result, self._problem, notes, self._given["jacobian"].skip)
         return np.empty(0)
 
     def _asked(self, name: str, ask: Callable[[list[str]], NDArray[np.float64]]) -> NDArray[np.float64] | None:
@@ -162,8 +166,8 @@ class Claims:
         notes: list[str] = []
         try:
             answer = ask(notes)
-            if self._given[name].mutated:
-                raise Breach(name, Status.MUTATION, f"{name} changed its arguments in place.")
+            for mutation in self._given[name].mutations():
+                raise Breach(name, mutation.status, mutation.message)
             if self._contract.exact_dtype and notes:
                 raise Breach(name, Status.DTYPE, f"exact_dtype: {notes[0]}")
         except Breach as breach:
@@ -202,7 +206,7 @@ def claimed_matrix(
         If the endpoint raises, or returns another structure, shape or dtype than its convention asks for.
     """
     if endpoint.name == "jacobian":
-        return matrix_of(endpoint(problem.arguments()), problem, notes).columns(problem.columns)
+        return matrix_of(endpoint(problem.arguments()), problem, notes, endpoint.skip).columns(problem.columns)
     matrix = np.full((problem.outputs.size, problem.inputs.size), np.nan)
     if endpoint.name == "jvp":
         for j in range(problem.inputs.size):
@@ -235,7 +239,7 @@ def claimed_column(jvp: Function, problem: Problem, direction: Vector, which: st
         As for :func:`claimed_matrix`.
     """
     result = jvp(problem.arguments(), tangent(problem.inputs, direction), where=f"x0 and {which}")
-    column, remarks = returned("jvp", result, problem.outputs, "apply's output")
+    column, remarks = returned("jvp", result, problem.outputs, "apply's output", jvp.skip)
     notes.extend(remarks)
     return column
 
@@ -247,7 +251,7 @@ def claimed_row(vjp: Function, problem: Problem, cotangent: Vector, which: str, 
     entries for the real and the imaginary part of the input.
     """
     result = vjp(problem.arguments(), tangent(problem.outputs, cotangent), where=f"x0 and {which}")
-    gradient, remarks = returned("vjp", result, problem.inputs, "x0")
+    gradient, remarks = returned("vjp", result, problem.inputs, "x0", vjp.skip)
     notes.extend(remarks)
     return gradient
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,11 +32,14 @@ class Matrix:
         apply and x0.
     notes : list of str
         Receives remarks on harmless oddities.
+    skip : collection of str
+        Statuses of breaches that nobody minds.
     """
 
     values: Any
     problem: Problem
     notes: list[str]
+    skip: Collection[str] = ()
 
     @property
     def is_sparse(self) -> bool:
@@ -108,13 +111,20 @@ class Matrix:
             raise _cannot_multiply(self.values, error) from error
         shape = (outputs.whole_size, vectors.shape[1])
         whole = checked_array(
-            "jacobian", product, shape, _narrowest(self.problem), "the matrix", "outputs by inputs", self.notes
+            "jacobian",
+            product,
+            shape,
+            _narrowest(self.problem),
+            "the matrix",
+            "outputs by inputs",
+            self.notes,
+            self.skip,
         )
         part: NDArray[np.float64] = whole[outputs.among_all()].astype(np.float64)
         return part
 
 
-def matrix_of(result: Any, problem: Problem, notes: list[str]) -> Matrix:
+def matrix_of(result: Any, problem: Problem, notes: list[str], skip: Collection[str] = ()) -> Matrix:
     """Return what a jacobian returned as a matrix.
 
     Parameters
@@ -126,6 +136,8 @@ def matrix_of(result: Any, problem: Problem, notes: list[str]) -> Matrix:
         apply and x0.
     notes : list of str
         Receives remarks on harmless oddities, such as a wider dtype.
+    skip : collection of str
+        Statuses of breaches that nobody minds.
 
     Raises
     ------
@@ -135,7 +147,7 @@ def matrix_of(result: Any, problem: Problem, notes: list[str]) -> Matrix:
     m, n = problem.outputs.whole_size, problem.inputs.whole_size
     is_sparse = hasattr(result, "tocsc") and hasattr(result, "toarray")
     if not is_sparse and not (hasattr(result, "matvec") and hasattr(result, "shape")):
-        return Matrix(_from_blocks(result, problem, notes), problem, notes)
+        return Matrix(_from_blocks(result, problem, notes, skip), problem, notes, skip)
     _require_real_leaves(problem)
     if result.shape != (m, n):
         raise Breach(
@@ -145,18 +157,18 @@ def matrix_of(result: Any, problem: Problem, notes: list[str]) -> Matrix:
             "outputs by inputs.",
         )
     if not is_sparse:
-        return Matrix(result, problem, notes)
+        return Matrix(result, problem, notes, skip)
     try:
         columns = result.tocsc(copy=True)
         columns.sum_duplicates()
     except Exception as error:
         raise _cannot_multiply(result, error) from error
     held, dtype = columns.data, _narrowest(problem)
-    checked_array("jacobian", held, held.shape, dtype, "the matrix", "outputs by inputs", notes)
+    checked_array("jacobian", held, held.shape, dtype, "the matrix", "outputs by inputs", notes, skip)
     selected = columns.astype(np.float64)
     if problem.inputs.resting or problem.outputs.resting:
         selected = selected[problem.outputs.among_all()][:, problem.inputs.among_all()]
-    return Matrix(selected, problem, notes)
+    return Matrix(selected, problem, notes, skip)
 
 
 def pattern_of(sparsity: Any, problem: Problem) -> Any:
@@ -205,7 +217,7 @@ def _shortest(leaves: Sequence[Leaf]) -> np.dtype[Any]:
     return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
 
-def _from_blocks(result: Any, problem: Problem, notes: list[str]) -> NDArray[np.float64]:
+def _from_blocks(result: Any, problem: Problem, notes: list[str], skip: Collection[str]) -> NDArray[np.float64]:
     """Return the matrix of a Jacobian given as arrays, one for each output and input leaf; None is zero."""
     claims = np.zeros((problem.outputs.size, problem.inputs.size))
     for output, part in zip(problem.outputs.leaves, _parts(result, problem.outputs, "apply's output"), strict=True):
@@ -213,7 +225,7 @@ def _from_blocks(result: Any, problem: Problem, notes: list[str]) -> NDArray[np.
         for source, block in zip(problem.inputs.leaves, blocks, strict=True):
             if block is not None:
                 claims[output.start : output.stop, source.start : source.stop] = _real_block(
-                    block, output, source, notes
+                    block, output, source, notes, skip
                 )
     return claims
 
@@ -232,7 +244,7 @@ def _parts(tree: Any, layout: Layout, like: str) -> list[Any]:
     return [parts[leaf.position] for leaf in layout.leaves]
 
 
-def _real_block(block: Any, output: Leaf, source: Leaf, notes: list[str]) -> NDArray[np.float64]:
+def _real_block(block: Any, output: Leaf, source: Leaf, notes: list[str], skip: Collection[str]) -> NDArray[np.float64]:
     """Return one block of a Jacobian over real coordinates; a complex block is a holomorphic derivative."""
     shape = (*output.shape, *source.shape)
     place = f"{output.path} by {source.path}"
@@ -242,7 +254,8 @@ def _real_block(block: Any, output: Leaf, source: Leaf, notes: list[str]) -> NDA
     is_complex = output.parts == 2 or source.parts == 2
     real = _shortest((output, source))
     dtype = np.result_type(real, np.complex64) if is_complex else real
-    array = checked_array("jacobian", block, shape, dtype, place, "the derivative", notes).reshape(flat_shape)
+    array = checked_array("jacobian", block, shape, dtype, place, "the derivative", notes, skip)
+    array = array.reshape(flat_shape)
     if not is_complex:
         return array.astype(np.float64, copy=False)
     columns = [array, 1j * array] if source.parts == 2 else [array]  # the input moves along 1, then along 1j

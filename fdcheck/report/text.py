@@ -128,6 +128,8 @@ def _finding(number: int, finding: Finding, width: int) -> Iterator[str]:
         yield from _wrapped(sentence, width, "     ", 0)
     if finding.steps and finding.status is not Status.NONFINITE:
         yield from _steps(_spread(finding.steps, width), words.is_two_sided(finding.steps))
+    for name, value in finding.vectors.items():
+        yield from _wrapped(f"{name} = {words.vector(value)}", width, "       ")
 
 
 def _steps(steps: Sequence[Measured], two_sided: bool) -> Iterator[str]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
 
@@ -11,6 +15,9 @@ ACCEPTED = (Status.KINK, Status.JUMP)
 """Statuses of entries that are accepted though x0 is no ordinary point."""
 
 _REMARKED = (Status.UNDECIDED, Status.NONFINITE, Status.KINK, Status.JUMP)
+
+_SHOWN_PARTS = 4
+"""Parts of a structure that are written out."""
 
 _LOUD = 8.0
 """Noises of a slope above which the slopes of two sides are told apart, as in the decisions."""
@@ -36,17 +43,36 @@ def headline(report: Report) -> str:
 def accounts(report: Report) -> Iterator[tuple[str, str]]:
     """Yield a name and a line for each endpoint, for apply, and for what would have been noticed."""
     for name, calls in report.endpoint_calls.items():
-        yield name, f"{_compared(report, name)}, {counted(calls, 'call')}"
+        yield name, f"{_compared(report, name)}, {_calls(report, name, calls)}"
     cover = report.coverage
     moved = f"{cover.inputs_measured} of {counted(cover.inputs, 'input element')} moved"
     moved += f" alone, {cover.together} together" if cover.together else ""
-    yield "apply", f"{counted(report.applies, 'call')}, {moved}"
+    yield "apply", f"{_calls(report, 'apply', report.applies)}, {moved}"
     if math.isfinite(report.sensitivity):
         yield (
             "noticed",
             f"an error of {percent(report.typical)} in a typical entry, of {percent(report.sensitivity)} in every "
             "entry that stands out of its error bar",
         )
+
+
+def _calls(report: Report, name: str, calls: int) -> str:
+    """Return how often a callable was called, and how many of the calls were for the contract."""
+    own = report.contract_calls.get(name, 0)
+    return counted(calls, "call") + (f" ({own} for the contract)" if own else "")
+
+
+def vector(value: Any) -> str:
+    """Return a tangent, cotangent or point in a few numbers; ``report.findings`` holds all of them."""
+    if isinstance(value, Mapping):
+        text = ", ".join(f"{key!r}: {vector(part)}" for key, part in itertools.islice(value.items(), _SHOWN_PARTS))
+        return f"{{{text}{', ...' if len(value) > _SHOWN_PARTS else ''}}}"
+    if isinstance(value, list | tuple):
+        text = ", ".join(vector(part) for part in value[:_SHOWN_PARTS])
+        return f"({text}{', ...' if len(value) > _SHOWN_PARTS else ''})"
+    if isinstance(value, np.ndarray):
+        return " ".join(np.array2string(value, separator=", ", threshold=8, edgeitems=3, precision=8).split())
+    return f"{value!r:.80}"
 
 
 def _compared(report: Report, endpoint: str) -> str:

@@ -28,7 +28,7 @@ def test_exit_statuses_follow_the_verdict(right, tmp_path):
     result = run(right, f"@{right.parent / 'inputs.json'}")
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("PASS: ")
-    assert "vector_jacobian_product 0 failures / 9 checks, 5 calls" in result.stdout
+    assert "vector_jacobian_product 0 failures / 9 checks, 11 calls (8 for the contract)" in result.stdout
     wrong = BY_NAME["x 1.5"].write(tmp_path / "wrong")
     result = run(wrong, right.parent / "inputs.json", "--max-failures", "1")
     assert result.exit_code == 1

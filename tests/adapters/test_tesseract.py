@@ -247,7 +247,9 @@ def test_an_apply_that_raises_beside_the_payload_leaves_entries_open(tmp_path):
 
 def test_terms_that_are_lost_are_named(tmp_path):
     report = check("jvp keeps the last input's term", tmp_path / "1")
-    assert re.search(r"over a, b gave \S+ for [pq]\[\d\]; its own answers", report.findings[0].message)
+    assert re.search(
+        r"not the sum of its answers to unit vectors; it differs .* at [pq]\[\d\]", report.findings[0].message
+    )
     assert "holds the term of b alone" in report.findings[0].message
     assert "would PASS here: it calls a jvp and a vjp with one-hot vectors" in notes(report)
     report = check("vjp keeps the last output's term", tmp_path / "2")
@@ -340,7 +342,7 @@ def test_budgets_and_samples(tmp_path):
     assert "check-gradients" not in notes(report)  # no applies are left for it
     sampled = verify(NESTED, INPUTS, max_evals=6, max_output_samples=4)
     assert sampled.verdict is Verdict.PASS
-    assert sampled.endpoint_calls["vector_jacobian_product"] <= 6 + 2
+    assert sampled.endpoint_calls["vector_jacobian_product"] <= 6 + 12
     assert "max_evals" in notes(sampled)
 
 

@@ -164,7 +164,7 @@ def test_a_rough_solver_is_named_and_a_gross_error_is_not_excused():
     report = fdcheck.verify(lambda x: np.round(np.exp(x), 4), x, jacobian=jacobian([[np.exp(0.7)]]))
     message = only(report, Status.UNDECIDED).message
     assert message.startswith("rough solver")
-    assert "tighten the tolerance" in message
+    assert "tighten the solver's tolerance" in message
     assert not fdcheck.verify(np.exp, x, jacobian=jacobian([[2 * np.exp(0.7)]]))
 
 

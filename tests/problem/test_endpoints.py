@@ -155,7 +155,8 @@ def test_an_error_outside_of_the_parts_chosen_is_not_looked_at_and_one_inside_is
     assert fdcheck.verify(nested_apply, TREE, vjp=wrong_in_b, input_paths=["a"]).verdict is Verdict.PASS
     inside = fdcheck.verify(nested_apply, TREE, vjp=wrong_in_b, input_paths=["b"])
     assert inside.verdict is Verdict.FAIL
-    assert {finding.input for finding in inside.findings} == {"b"}
+    assert {f.input for f in inside.findings if f.status is Status.DISAGREES} == {"b"}
+    assert Status.NONLINEAR in {f.status for f in inside.findings}  # a constant is
 
 
 # None means zero
