@@ -40,7 +40,11 @@ def _batched_grad(outputs: Sequence[Any], inputs: Sequence[Any], given: Sequence
     return _module.autograd.grad(outputs, inputs, given, retain_graph=True, allow_unused=True, is_grads_batched=True)
 
 
-FRAMEWORK = Framework(_module, GradcheckError, _jvp, _vmap, _batched_grad)
+def _strided(tensor: Any, masked: bool) -> Any:
+    return tensor.to_dense(masked_grad=masked)
+
+
+FRAMEWORK = Framework(_module, GradcheckError, _jvp, _vmap, _batched_grad, _strided)
 """torch.vmap has no rule for dual numbers; the older one, which torch's own gradcheck uses, has."""
 
 gradcheck = gradcheck_for(FRAMEWORK)

@@ -137,7 +137,7 @@ def test_tensors_are_as_before():
 
 
 def test_what_cannot_be_checked():
-    with pytest.raises(fdcheck.InvalidInput, match="inputs: expected tensors with"):
+    with pytest.raises(fdcheck.InvalidInput, match="inputs: expected a list of tensors with"):
         check_gradient(lambda: None, [np.ones(3)])
     with pytest.raises(fdcheck.InvalidInput, match="inputs: expected tensors of floating"):
         check_gradient(lambda: None, [Tensor([1.0])])
