@@ -123,8 +123,7 @@ class TensorProblem:
         """Return the chosen outputs at x."""
         likes = [self._widened(slot.tensor) if self.wide else slot.tensor for slot in self.slots]
         leaves = [self._leaf(slot, v, like) for (slot, v), like in zip(self._zip(self.arrays(x)), likes, strict=True)]
-        results, spec = self._results(self._called(leaves, self.wide))
-        return self.as_y([self.framework.array(results[k]) for k in self.chosen], spec)
+        return self.as_y([self.framework.array(output) for output in self._chosen(self._called(leaves, self.wide))])
 
     def vjp(self, x: Any, cotangent: Any) -> Any:
         """Return the gradient at x of the outputs weighted with a cotangent, by reverse differentiation."""
@@ -308,7 +307,9 @@ class TensorProblem:
         return found, spec
 
     def _chosen(self, result: Any) -> list[Any]:
-        results, _ = self._results(result)
+        results, spec = self._results(result)
+        if spec != self.out_spec:
+            raise ValueError(f"func returned {spec}, where it had returned {self.out_spec}")
         return [results[k] for k in self.chosen]
 
     def arrays(self, x: Any) -> list[Array]:
@@ -330,10 +331,9 @@ class TensorProblem:
             everything[slot.position] = value
         return {"inputs": self.in_spec.unflatten(everything)}
 
-    def as_y(self, values: Sequence[Any], spec: Any = None) -> Any:
+    def as_y(self, values: Sequence[Any]) -> Any:
         """Return arrays, one for each chosen output, as y or a cotangent."""
-        spec = self.out_spec if spec is None else spec
-        everything: list[Any] = [None] * spec.num_leaves
+        everything: list[Any] = [None] * self.out_spec.num_leaves
         for k, value in zip(self.chosen, values, strict=True):
             everything[k] = value
-        return {"outputs": spec.unflatten(everything)}
+        return {"outputs": self.out_spec.unflatten(everything)}
