@@ -14,7 +14,7 @@ from fdcheck.adapters.inputs import Framework
 from fdcheck.adapters.points import problem_at
 from fdcheck.adapters.projections import projected
 from fdcheck.adapters.tensors import TensorProblem
-from fdcheck.adapters.tolerances import as_theirs, remedy, short_rtol, tolerances
+from fdcheck.adapters.tolerances import as_theirs, remedy, tolerances
 from fdcheck.api import verify
 from fdcheck.checks.products import Linear, amended, batched_findings, contract_findings, linear_map
 from fdcheck.problem import trees
@@ -30,9 +30,6 @@ _FAST_EVALS = 4
 _DENSE_ENTRIES = 10_000_000
 """Entries of a Jacobian that are held at once: at 60 bytes each 600 MB. Beyond them, and in ``fast_mode`` beyond
 a hundredth of them, the outputs are weighted and summed."""
-
-_BFLOAT16_RTOL = 0.1
-"""Tolerance of a derivative computed in bfloat16 and measured in float32: a dozen roundings of 2**-8 and a sum."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +180,7 @@ def _numbers(
     tensors: TensorProblem, problem: Problem | None, given: dict[str, Function], options: Options
 ) -> dict[str, Any]:
     """Return options of verify."""
-    default = _BFLOAT16_RTOL if tensors.wide else short_rtol(tensors.eps)
-    found = tolerances(problem, given, options.rtol, options.atol, tensors.eps, default)
+    found = tolerances(problem, given, options.rtol, options.atol, tensors.eps)
     found["eps"] = options.eps
     return {**found, "max_evals": _FAST_EVALS} if options.fast else found
 
@@ -199,9 +195,7 @@ def _about_outputs(tensors: TensorProblem) -> list[str]:
     if not any(t.numel() for t in tensors.like):
         notes.append("no output has an element: there is nothing to compare")
     if tensors.wide:
-        notes.append("bfloat16 inputs were measured in float32, with the gradient in bfloat16")
-    elif tensors.eps:
-        notes.append("bfloat16 was measured in bfloat16, whose steps are coarse: only gross errors show")
+        notes.append("bfloat16 was measured in float32, and compared with the gradient in bfloat16")
     return notes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,8 @@ class Framework:
     strided : callable
         ``strided(tensor, masked)`` makes a sparse tensor dense, by an operation that can be differentiated; ``masked``
         says whether the gradient that goes back has the pattern of the tensor, where the package has a choice.
+    in_float32 : callable
+        A context in which bfloat16 is computed in float32, as far as the package can do that.
     """
 
     module: Any
@@ -43,6 +46,7 @@ class Framework:
     vmap: Callable[..., Any]
     batched_grad: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
     strided: Callable[[Any, bool], Any]
+    in_float32: Callable[[], contextlib.AbstractContextManager[Any]]
 
     @cached_property
     def undefined(self) -> Callable[[Any], Any]:

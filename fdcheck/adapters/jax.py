@@ -13,7 +13,7 @@ import numpy as np
 
 from fdcheck.adapters.points import problem_at
 from fdcheck.adapters.pytrees import Form, JaxProblem, as_array, compiled
-from fdcheck.adapters.tolerances import as_theirs, remedy, short_rtol, tolerances
+from fdcheck.adapters.tolerances import as_theirs, remedy, tolerances
 from fdcheck.api import verify
 from fdcheck.checks.products import amended, batched_findings, contract_findings, linear_map, random_vector
 from fdcheck.problem import trees
@@ -211,7 +211,7 @@ def _checked(problem: JaxProblem, options: Any, batched: bool = False) -> Report
     own = {"jvp": problem.jvp if problem.f_jvp else None, "vjp": problem.vjp if problem.f_vjp else None}
     given = {name: Function(name, f) for name, f in own.items() if f is not None}
     flat, eps = problem_at(problem.apply, problem.x0), problem.bfloat16_eps
-    numbers = tolerances(flat, given, options["rtol"], options["atol"], eps, short_rtol(eps))
+    numbers = tolerances(flat, given, options["rtol"], options["atol"], eps)
     result = verify(problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], eps=options["eps"], **numbers)
     result = as_theirs(result, options["rtol"], numbers["atol"])
     if flat is None or not result.pairs:

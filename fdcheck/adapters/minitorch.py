@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.adapters.points import require_usable
-from fdcheck.adapters.tolerances import as_theirs, measured_with, remedy, rounding, short_rtol
+from fdcheck.adapters.tolerances import as_theirs, measured_with, remedy, rounding
 from fdcheck.api import differentiate, verify
 from fdcheck.results import InvalidInput, Report
 
@@ -160,7 +160,7 @@ def _tolerances(
     eps = max(float(np.finfo(np.asarray(t.data).dtype).eps) for t in tensors)
     largest = max(float(np.abs(claim).max(initial=0.0)) for claim in claims)
     return {
-        "rtol": max(1e-3, short_rtol(eps) or 0.0) if rtol is None else measured_with(rtol),
+        "rtol": max(1e-3, 8 * eps ** (2 / 3)) if rtol is None else measured_with(rtol),
         "atol": rounding(largest, eps) if atol is None else atol,
     }
 

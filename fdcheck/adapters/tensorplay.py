@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def _strided(tensor: Any, masked: bool) -> Any:
     return tensor.to_dense()  # its gradient always has the pattern of the tensor
 
 
-FRAMEWORK = Framework(_module, GradcheckError, _jvp, _module.func.vmap, _batched_grad, _strided)
+FRAMEWORK = Framework(_module, GradcheckError, _jvp, _module.func.vmap, _batched_grad, _strided, contextlib.nullcontext)
 
 gradcheck = gradcheck_for(FRAMEWORK)
 gradgradcheck = gradgradcheck_for(FRAMEWORK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from fdcheck.adapters.inputs import Framework, Slot, slots_of
 from fdcheck.adapters.points import require_usable
 from fdcheck.problem import trees
+from fdcheck.problem.callables import described
 from fdcheck.results import InvalidInput
 
 Array = NDArray[Any]
@@ -78,7 +80,10 @@ class TensorProblem:
         self.chosen, self.given = self._selected(results, given)
         self._require_arguments([results[k] for k in self.chosen])
         self.like = [results[k].detach() for k in self.chosen]
-        self.wide = self._is_wide()
+        short = [*(slot.tensor.dtype for slot in self.slots), *(like.dtype for like in self.like)]
+        self.wide = framework.module.bfloat16 in short
+        if self.wide:
+            self._require_float32()
 
     def _selected(self, results: Sequence[Any], given: Sequence[Any] | None) -> tuple[list[int], list[Any]]:
         """Return which outputs are looked at, and the cotangents that were given for them."""
@@ -123,7 +128,9 @@ class TensorProblem:
         """Return the chosen outputs at x."""
         likes = [self._widened(slot.tensor) if self.wide else slot.tensor for slot in self.slots]
         leaves = [self._leaf(slot, v, like) for (slot, v), like in zip(self._zip(self.arrays(x)), likes, strict=True)]
-        return self.as_y([self.framework.array(output) for output in self._chosen(self._called(leaves, self.wide))])
+        with self.framework.in_float32() if self.wide else contextlib.nullcontext():
+            outputs = self._chosen(self._called(leaves, self.wide))
+        return self.as_y([self.framework.array(output) for output in outputs])
 
     def vjp(self, x: Any, cotangent: Any) -> Any:
         """Return the gradient at x of the outputs weighted with a cotangent, by reverse differentiation."""
@@ -264,35 +271,26 @@ class TensorProblem:
         short = self.framework.is_tensor(value) and value.dtype == self.framework.module.bfloat16
         return value.detach().to(self.framework.module.float32) if short else value
 
-    def _is_wide(self) -> bool:
-        """Return whether the function can be measured in float32 where its inputs are bfloat16."""
-        if not self.has_bfloat16:
-            return False
+    def _require_float32(self) -> None:
+        """Raise where a function of bfloat16 cannot be measured in float32: NumPy has no bfloat16 to move it in."""
         try:
-            self.wide = True
             self.apply(self.x0)
-        except Exception:  # weights of its own in bfloat16, for one
-            return False
-        return True
+        except Exception as error:
+            raise InvalidInput(
+                "func: expected to run in float32 where inputs or outputs are bfloat16, which is too coarse for "
+                f"differences, but it raised {described(error)}; pass what it holds in bfloat16 as inputs too"
+            ) from error
 
     @property
     def measured_dtype(self) -> str:
         """The shortest dtype among inputs and outputs as they are measured, for messages."""
-        if self.eps and not self.wide:
-            return "bfloat16"
         arrays = [*self.arrays(self.x0), *map(self.framework.array, self.like)]
         return min((array.real.dtype for array in arrays), key=lambda dtype: dtype.itemsize).name
 
     @property
     def eps(self) -> float:
-        """Eps of bfloat16 if an input or an output is, else 0: that of the arrays says it all."""
-        short = self.has_bfloat16 or any(like.dtype == self.framework.module.bfloat16 for like in self.like)
-        return _BFLOAT16_EPS if short else 0.0
-
-    @property
-    def has_bfloat16(self) -> bool:
-        """Whether an input that requires a gradient is bfloat16."""
-        return any(slot.tensor.dtype == self.framework.module.bfloat16 for slot in self.slots)
+        """Eps of bfloat16 if gradients are computed in it, else 0: that of the arrays says it all."""
+        return _BFLOAT16_EPS if self.wide else 0.0
 
     def _results(self, result: Any) -> tuple[list[Any], Any]:
         """Return the floating and complex outputs, with strides, None for others, and the structure of all."""

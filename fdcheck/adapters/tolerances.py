@@ -17,6 +17,9 @@ _ROUNDOFFS = 8.0
 diagonal of a Cholesky factor whose imaginary part is zero, leave as much."""
 
 
+BFLOAT16_RTOL = 0.1
+"""Default tolerance of a derivative computed in bfloat16"""
+
 _UNRESOLVED = "rough solver"
 """How findings begin that no tolerance settles, since the function jumps."""
 
@@ -27,7 +30,6 @@ def tolerances(
     rtol: float | None,
     atol: float | None,
     eps: float = 0.0,
-    default_rtol: float | None = None,
 ) -> dict[str, Any]:
     """Return rtol and atol for verify from those that the user gave, or fdcheck's own.
 
@@ -40,18 +42,12 @@ def tolerances(
     rtol, atol : float or None
         As the framework means them.
     eps : float
-        That of the format in which they compute, where it is shorter than that of their arrays.
-    default_rtol : float or None
-        In the place of an rtol that was not given; None for what the dtypes of the arrays resolve.
+        That of bfloat16 where something is computed in it, which NumPy does not have, else 0.
     """
     if atol is None:
         atol = 0.0 if problem is None else rounding(_largest(problem, given), _coarsest(problem, eps))
-    return {"rtol": default_rtol if rtol is None else measured_with(rtol), "atol": atol}
-
-
-def short_rtol(eps: float) -> float | None:
-    """Return fdcheck's default tolerance for a format that NumPy does not have, None for eps 0."""
-    return 8 * eps ** (2 / 3) if eps else None
+    default = BFLOAT16_RTOL if eps else None
+    return {"rtol": default if rtol is None else measured_with(rtol), "atol": atol}
 
 
 def rounding(largest: float, eps: float) -> float:

@@ -97,7 +97,7 @@ UNRESOLVED = [
     (torch.sigmoid, [6.0, 7.0, 9.0]),
     (torch.erf, [2.0, 2.5, 3.0]),
     (lambda x: x * x + 1e5, [0.3, 1.2]),
-    (lambda x: torch.nn.functional.group_norm(x.reshape(1, 4), 2), [0.3, 0.34, -1.2, 0.7]),
+    (lambda x: torch.nn.functional.group_norm(x.reshape(1, 4), 2), [0.1, 0.9, -1.2, 0.7]),
 ]
 
 
@@ -272,21 +272,41 @@ def test_wrong_gradients_of_every_dtype_fail(dtype):
     assert {f.input_index for f in report.findings} == {(2,)}
 
 
-def test_bfloat16_is_measured_in_float32_where_the_function_can():
-    x, weight = random(3, dtype=torch.bfloat16), torch.ones(3, dtype=torch.bfloat16) * 2
-    assert any("measured in float32" in note for note in gradcheck(torch.sin, x, report=True).notes)
-    report = gradcheck(lambda x: torch.dot(x, weight), x, report=True)  # refuses float32
-    assert any("measured in bfloat16" in note for note in report.notes)
-    assert str(report.verdict) != "fail"
+def autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return torch.nn.functional.linear(x, torch.ones(2, 3) * 1.2345)
 
 
-def test_outputs_in_bfloat16_are_compared_as_such():
-    x = random(3, dtype=torch.float32)
-    right = lambda x: x.bfloat16() * 1.2345  # noqa: E731
-    report = gradcheck(right, x, report=True)
+HALF = torch.linspace(-1, 1, 9, dtype=torch.bfloat16).reshape(3, 3)
+
+SHORT = [
+    (torch.sin, torch.bfloat16),
+    (lambda x: torch.dot(x, torch.ones(3, dtype=torch.bfloat16)), torch.bfloat16),  # refuses float32
+    (lambda x: torch.tanh(x @ HALF), torch.bfloat16),
+    (torch.nn.LayerNorm(3, dtype=torch.bfloat16), torch.bfloat16),
+    (lambda x: x.bfloat16() * 1.2345, torch.float32),
+    (lambda x: x.to(torch.bfloat16) @ HALF, torch.float32),
+    (autocast, torch.float32),
+]
+
+
+@pytest.mark.parametrize(("function", "dtype"), SHORT)
+def test_bfloat16_is_measured_in_float32(function, dtype):
+    x = tensor([0.3, -0.7, 1.6], dtype)
+    report = gradcheck(function, x, report=True)
     assert report.passed, report
-    assert any("only gross errors show" in note for note in report.notes)
-    assert verdict(lambda x: function_of(torch.clone, lambda g, x: 1.6 * g)(right(x)), x) == "fail"
+    assert any("bfloat16 was measured in float32" in note for note in report.notes)
+    wrong = function_of(torch.clone, lambda g, x: 1.3 * g)
+    assert verdict(lambda x: wrong(function(x)), x) == "fail"
+
+
+def test_bfloat16_that_cannot_be_measured_in_float32_is_told():
+    def picky(x):
+        assert x.dtype == torch.bfloat16
+        return x * 2
+
+    with pytest.raises(fdcheck.InvalidInput, match=r"func: expected to run in float32 .* raised AssertionError"):
+        gradcheck(picky, random(3, dtype=torch.bfloat16))
 
 
 def test_check_grad_dtypes(monkeypatch):
