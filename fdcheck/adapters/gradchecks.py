@@ -103,12 +103,13 @@ def second_order(
     cotangent = _cotangent(tensors)
     gradient, both = tensors.gradient(cotangent)
     moved, values = sum(a.size for a in tensors.arrays(tensors.x0)), sum(int(t.numel()) for t in tensors.like)
-    if moved * (moved + values) > _DENSE_ENTRIES:
-        if options.forward:
-            raise InvalidInput(f"check_fwd_over_rev: {moved} elements of inputs are too many; leave it out")
-        parts = ((tensors.outputs_given, tensors.leaves), (gradient, both))
-        first, second = (first_order(framework, f, x, options) for f, x in parts)
-        return merged([first, renamed(second, _SECOND)])
+    is_large = moved * (moved + values) > _DENSE_ENTRIES
+    if is_large and options.forward:
+        raise InvalidInput(f"check_fwd_over_rev: {moved} elements of inputs are too many; leave it out")
+    if is_large or tensors.wide:  # each of the two functions is summed, or measured in float32, by itself
+        reverse = dataclasses.replace(options, backward=True, forward=False)
+        first = first_order(framework, tensors.outputs_given, tensors.leaves, reverse)
+        return merged([first, renamed(first_order(framework, gradient, both, options), _SECOND)])
     seconds: dict[str, Any] = {}
     if options.backward:
         seconds["vjp_of_vjp"] = tensors.vjp_of_vjp

@@ -226,8 +226,9 @@ def _checked(problem: JaxProblem, options: Any, batched: bool = False) -> Report
         result = amended(result, found)
         for name, value in problem.primals.items():
             result = _with_primal(result, problem, name, value)
-    advice = remedy(result, "bfloat16" if eps else flat.coarsest_dtype.name, options["eps"])
-    return dataclasses.replace(result, notes=(*result.notes, *advice))
+    about = ["bfloat16 was measured in float32, and compared with the gradient in bfloat16"] if eps else []
+    advice = remedy(result, flat.coarsest_dtype.name, options["eps"])
+    return dataclasses.replace(result, notes=(*result.notes, *about, *advice))
 
 
 def _batched(problem: JaxProblem, flat: Problem, given: dict[str, Function]) -> list[Finding]:

@@ -41,10 +41,13 @@ class Form:
         """Return the leaves of what fdcheck gives."""
         return trees.flatten(structure[self.name])[0]
 
-    def like(self, structure: Any) -> list[Any]:
-        """Return leaves as jax arrays of the dtypes of this form; those that do not move as they are."""
+    def like(self, structure: Any, wide: bool = False) -> list[Any]:
+        """Return leaves as jax arrays of the dtypes of this form; those that do not move as they are.
+
+        ``wide`` makes float32 of bfloat16, which is too coarse for differences.
+        """
         return [
-            jnp.asarray(value, leaf.dtype) if moves else leaf
+            jnp.asarray(value, jnp.float32 if wide and leaf.dtype == jnp.bfloat16 else leaf.dtype) if moves else leaf
             for value, leaf, moves in zip(self.flat(structure), self.leaves, self.moves, strict=True)
         ]
 
@@ -140,8 +143,8 @@ class JaxProblem:
         return 2.0**-7 if any(getattr(leaf, "dtype", None) == jnp.bfloat16 for leaf in leaves) else 0.0
 
     def apply(self, x: Any) -> Any:
-        """Return f at x."""
-        return self._result(self.f(*self.into.tree(self.into.like(x))))
+        """Return f at x, in float32 where the arguments are bfloat16."""
+        return self._result(self.f(*self.into.tree(self.into.like(x, wide=True))))
 
     def jvp(self, x: Any, tangent: Any) -> Any:
         """Return the change of f at x along a tangent."""

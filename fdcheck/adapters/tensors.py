@@ -147,8 +147,8 @@ class TensorProblem:
 
     def jvp(self, x: Any, tangent: Any) -> Any:
         """Return the change of the outputs at x along a tangent, by forward differentiation."""
-        primals, tangents = self.primals(x), self.primals(tangent)
-        result = self.framework.jvp(self.outputs_of, primals, tangents)
+        primals = [leaf.requires_grad_(True) for leaf in self.primals(x)]  # for a function that is a gradient itself
+        result = self.framework.jvp(self.outputs_of, primals, self.primals(tangent))
         return self.as_y([None if t is None else self.framework.array(t) for t in result])
 
     def vjp_undefined(self, x: Any, cotangent: Any, undefined: Collection[int]) -> Any:

@@ -631,6 +631,15 @@ class CubeBackward(Function):
         return 3 * v * x**2, 5 * v * g * x
 
 
+def test_second_derivatives_in_bfloat16():
+    x = tensor([0.5, 1.5, -1.3], torch.bfloat16)
+    for right in (torch.exp, lambda x: torch.tanh(x @ HALF), lambda x: x.softmax(0)):
+        assert gradgradcheck(right, x, check_fwd_over_rev=True)
+    cube = function_of(lambda x: x**3, lambda g, x: CubeBackward.apply(g, x))
+    report = gradgradcheck(cube, x, report=True)
+    assert {f.endpoint for f in report.findings if f.status == "disagrees"} == {"vjp_of_vjp"}
+
+
 def test_wrong_second_derivatives():
     cube = function_of(lambda x: x**3, lambda g, x: CubeBackward.apply(g, x))
     x = random(3)
