@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fdcheck.adapters.inputs import Framework
 from fdcheck.adapters.points import problem_at
-from fdcheck.adapters.projections import projected
+from fdcheck.adapters.projections import SUMS, projected
 from fdcheck.adapters.tensors import TensorProblem
 from fdcheck.adapters.tolerances import as_theirs, remedy, tolerances
 from fdcheck.api import verify
@@ -167,8 +167,9 @@ def _reduced(
     tensors: TensorProblem, endpoints: dict[str, Callable[..., Any]], options: Options
 ) -> tuple[Callable[..., Any], dict[str, Callable[..., Any]], list[str]]:
     """Return apply and endpoints of outputs that are weighted and summed where the Jacobian would be too large."""
-    entries = sum(a.size for a in tensors.arrays(tensors.x0)) * sum(int(t.numel()) for t in tensors.like)
-    if entries <= (_DENSE_ENTRIES // 100 if options.fast else _DENSE_ENTRIES):
+    values = sum(int(t.numel()) for t in tensors.like)
+    entries = sum(a.size for a in tensors.arrays(tensors.x0)) * values
+    if values <= SUMS or entries <= (_DENSE_ENTRIES // 100 if options.fast else _DENSE_ENTRIES):
         return tensors.apply, endpoints, []
     note = f"the Jacobian would have {entries} entries: outputs were weighted at random and summed before comparing"
     apply, checked = projected(

@@ -9,7 +9,7 @@ import numpy as np
 
 from fdcheck.problem import trees
 
-_SUMS = 2
+SUMS = 2
 """Sums with weights of their own: what cancels in one by chance does not in the other."""
 
 
@@ -17,6 +17,9 @@ def projected(
     apply: Callable[[Any], Any], endpoints: Mapping[str, Callable[..., Any]], y0: Any
 ) -> tuple[Callable[[Any], Any], dict[str, Callable[..., Any]]]:
     """Return apply and endpoints whose output is ``{"sums": array}``, random real sums of all output elements.
+
+    Sums are of the shortest dtype of the outputs and about as large as one of their elements. In a wider dtype they
+    would hide how coarse the outputs are, and an output that a small step leaves as it is would pass for a constant.
 
     Parameters
     ----------
@@ -27,11 +30,14 @@ def projected(
     """
     draw = np.random.default_rng(0x73756D)
     leaves, spec = trees.flatten(y0)
-    weights = [[None if y is None else _weights(draw, y) for y in leaves] for _ in range(_SUMS)]
+    arrays = [np.asarray(y) for y in leaves if y is not None]
+    dtype = min((y.real.dtype for y in arrays), key=lambda dtype: dtype.itemsize)
+    scale = 2.0 ** -round(np.log2(max(sum(y.size for y in arrays), 1)) / 2)
+    weights = [[None if y is None else scale * _weights(draw, np.asarray(y)) for y in leaves] for _ in range(SUMS)]
 
     def sums(outputs: Any) -> Any:
         values = trees.flatten(outputs)[0]
-        return {"sums": np.array([sum(map(_product, row, values)) for row in weights], np.float64)}
+        return {"sums": np.array([sum(map(_product, row, values)) for row in weights], dtype)}
 
     def vjp(x: Any, cotangent: Any) -> Any:
         first, second = cotangent["sums"]

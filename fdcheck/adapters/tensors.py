@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fdcheck.adapters.inputs import Framework, Slot, slots_of
 from fdcheck.adapters.points import require_usable
 from fdcheck.problem import trees
-from fdcheck.problem.callables import described
+from fdcheck.problem.wording import described
 from fdcheck.results import InvalidInput
 
 Array = NDArray[Any]

@@ -589,6 +589,10 @@ def test_fast_mode_passes_right_gradients_cheaply():
 def test_fast_mode_finds_a_zero_gradient_of_150_000(dtype):
     zero = function_of(lambda x: (x * x).sum(), lambda g, x: torch.zeros_like(x))
     assert verdict(zero, random(150_000, dtype=dtype), fast_mode=True) == "fail"
+    assert (
+        verdict(lambda x: zero(x).repeat(4) * torch.arange(1, 5), random(150_000, dtype=dtype), fast_mode=True)
+        == "fail"
+    )
 
 
 def test_a_failing_fast_check_at_50_000_is_small_and_quick():
