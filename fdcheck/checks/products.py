@@ -12,6 +12,7 @@ import optree
 from numpy.typing import NDArray
 
 from fdcheck.checks.findings import by_severity
+from fdcheck.checks.grain import GRAINS, grain_of
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import returned, tangent
@@ -32,15 +33,6 @@ _GRAIN = 16
 _SCALES = (-1.0, 2.0**-6, 2.0**6)
 """Factors of a vector under which a linear map scales: the sign, and sizes at which clipped or rounded products show;
 powers of two, which cost no rounding, and small enough for float16."""
-
-
-_NUDGE = 2.0**-10
-"""Steps in which a vector is lengthened to see rounding: 0.8 % in all, so that a product that is smooth and not linear
-shows a hundredth of that at most."""
-
-_GRAINS = 16.0
-"""Largest of eight such differences that two products may differ by: sums of a few vectors, at most nine times as long
-as the one that was lengthened. A product that is not linear differs by a hundred of them and more."""
 
 _MOST_PARTS = 4
 """Leaves whose parts are asked for one by one; the rest counts as one."""
@@ -79,21 +71,8 @@ class Linear:
 
     @functools.cached_property
     def grain(self) -> Vector:
-        """What rounding is seen to cost an element of each leaf of a product with a random vector.
-
-        Where the terms of a product cancel, it is far more than a part of the product: that with v (1 + d), divided by
-        1 + d, shows it. Asked for where two products differ, at a cost of nine.
-        """
-        v = random_vector(self.into, np.random.default_rng(0x677261))
-        factors = 1.0 + _NUDGE * np.arange(1, 9)
-        with np.errstate(all="ignore"):
-            of_v = self(v)
-            apart = np.max([np.abs(self(factor * v) / factor - of_v) for factor in factors], axis=0)
-        result = np.zeros(self.out.size)
-        for leaf in self.out.leaves:
-            own = slice(leaf.start, leaf.stop)
-            result[own] = apart[own].max(initial=0.0, where=np.isfinite(apart[own]))
-        return result
+        """What rounding is seen to cost an element of a product; looked at where two products differ."""
+        return grain_of(self, random_vector(self.into, np.random.default_rng(0x677261)), self.out)
 
     def __call__(self, vector: Vector) -> Vector:
         """Return the product with a vector."""
@@ -353,9 +332,7 @@ def _layouts(product: Linear, v: Vector, of_v: Vector) -> Iterator[Finding]:
         if all(_strides(a) == _strides(b) for a, b in leaves):
             continue
         try:
-            sizes = np.maximum(
-                np.abs(expected), np.abs(of_v)
-            )  # what cancels for a constant has the rounding of its terms
+            sizes = np.maximum(np.abs(expected), np.abs(of_v))  # a constant that cancels has the rounding of terms
             off = _off(product, product.unguarded(argument), expected, sizes)
             told = f"differs {off}" if off else ""
         except Exception as error:
@@ -400,15 +377,13 @@ def _repeated(leaf: NDArray[np.float64]) -> NDArray[np.float64]:
 def _adjointness(jvp: Linear, v: Vector, jv: Vector, vjp: Linear, w: Vector, jtw: Vector) -> Iterator[Finding]:
     forward, back = float(w @ jv), float(v @ jtw)
     size = float(np.abs(w) @ np.abs(jv) + np.abs(v) @ np.abs(jtw))
-    apart = abs(forward - back)
-    if apart > max(jvp.tolerance, vjp.tolerance) * size and apart > _GRAINS * (
-        float(np.abs(w) @ jvp.grain) + float(np.abs(v) @ vjp.grain)
-    ):
+    apart, allowed = abs(forward - back), max(jvp.tolerance, vjp.tolerance) * size
+    if apart > allowed and apart > GRAINS * float(np.abs(w) @ jvp.grain + np.abs(v) @ vjp.grain):
         text = f"<w, jvp(v)> = {forward:.8g} and <vjp(w), v> = {back:.8g} are to be equal."
         yield Finding("vjp", Status.ADJOINT, text)
 
 
-def _off(product: Linear, got: Vector, expected: Vector, sizes: Vector | None = None, grains: float = _GRAINS) -> str:
+def _off(product: Linear, got: Vector, expected: Vector, sizes: Vector | None = None, grains: float = GRAINS) -> str:
     """Return by how much two products differ more than rounding explains, leaf by leaf; empty if they do not."""
     sizes = np.abs(expected) if sizes is None else sizes
     for leaf in product.out.leaves:
