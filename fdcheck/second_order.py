@@ -213,16 +213,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
     names : dict of str to str
         New names of ``apply`` and of the endpoints.
     """
-    word = re.compile(rf"(?<![\w./])({'|'.join(names)})(?![\w/]|\.py)")
-
-    def text(sentence: str) -> str:
-        return word.sub(lambda match: names[match[0]], sentence)
-
-    def told(finding: Finding) -> Finding:
-        message = text(finding.message)
-        if finding.status is Status.NONDETERMINISTIC:
-            message = f"{message} {_AMPLIFIED}"
-        return dataclasses.replace(finding, endpoint=names.get(finding.endpoint, finding.endpoint), message=message)
+    text = _renaming(names)
 
     def counted(pair: Pair) -> Pair:
         return dataclasses.replace(pair, endpoint=names.get(pair.endpoint, pair.endpoint))
@@ -232,7 +223,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
     calls[names["apply"]] = calls.get(names["apply"], 0) + report.applies
     return dataclasses.replace(
         report,
-        findings=tuple(told(finding) for finding in report.findings),
+        findings=tuple(renamed_finding(finding, names) for finding in report.findings),
         pairs=tuple(counted(pair) for pair in report.pairs),
         diagnoses=tuple(
             dataclasses.replace(d, endpoint=names.get(d.endpoint, d.endpoint), message=text(d.message))
@@ -244,6 +235,28 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
         endpoint_calls=calls,
         contract_calls=of_contract,
     )
+
+
+def renamed_finding(finding: Finding, names: Mapping[str, str]) -> Finding:
+    """Return a finding about a derivative of a derivative under the names of that.
+
+    Parameters
+    ----------
+    finding : Finding
+        About a function that is a derivative itself.
+    names : dict of str to str
+        New names of ``apply`` and of the endpoints.
+    """
+    message = _renaming(names)(finding.message)
+    if finding.status is Status.NONDETERMINISTIC:
+        message = f"{message} {_AMPLIFIED}"
+    return dataclasses.replace(finding, endpoint=names.get(finding.endpoint, finding.endpoint), message=message)
+
+
+def _renaming(names: Mapping[str, str]) -> Callable[[str], str]:
+    """Return what renames endpoints in a sentence, and leaves files and parts of words alone."""
+    word = re.compile(rf"(?<![\w./])({'|'.join(names)})(?![\w/]|\.py)")
+    return lambda sentence: word.sub(lambda match: names[match[0]], sentence)
 
 
 def _second(
@@ -308,18 +321,41 @@ def _curvature(name: str, endpoint: Function, problem: Problem, own: Any) -> tup
 
 def _cotangent(problem: Problem, given: Any, is_fixed: bool, seed: int) -> Any:
     """Return where to differentiate the vjp."""
+    layout = problem.outputs
     if given is not None:
-        return given
-    size = problem.outputs.size
-    if size == 1:
-        return trees.from_coordinates(np.ones(1), problem.outputs)
+        return _like_output(given, layout)
+    if layout.size == 1:
+        return trees.from_coordinates(np.ones(1), layout)
     if is_fixed:
         raise InvalidInput(
-            f"cotangent: expected one like apply's output ({trees.shapes_text(problem.outputs)}), since hvp and "
+            f"cotangent: expected one like apply's output ({trees.shapes_text(layout)}), since hvp and "
             "hessian are derivatives at a fixed one; got none"
         )
-    vector = random_vector(problem.outputs, np.random.default_rng([seed, 0x636F74]))
-    return trees.from_coordinates(vector, problem.outputs)
+    vector = random_vector(layout, np.random.default_rng([seed, 0x636F74]))
+    return trees.from_coordinates(vector, layout)
+
+
+def _like_output(given: Any, layout: Layout) -> Any:
+    """Return a cotangent of the user's in the dtypes of the output: an integer could not be differentiated by."""
+    leaves = trees.matched_leaves(given, layout)
+    if leaves is None:
+        expected = f"one like apply's output ({trees.shapes_text(layout)})"
+        raise InvalidInput(f"cotangent: expected {expected}, got {trees.flatten(given)[1]}")
+    vector = np.zeros(layout.size)
+    for leaf in layout.leaves:
+        value = leaves[leaf.position]
+        if value is None:
+            continue
+        is_like = np.shape(value) == leaf.shape and np.asarray(value).dtype.kind in (
+            "iufc" if leaf.parts == 2 else "iuf"
+        )
+        if not is_like or not np.isfinite(value).all():
+            raise InvalidInput(
+                f"cotangent: expected finite numbers of shape {leaf.shape} and dtype {leaf.dtype} for {leaf.path}, "
+                f"got shape {np.shape(value)} and dtype {np.asarray(value).dtype}"
+            )
+        vector[leaf.start : leaf.stop] = trees.real_view(np.asarray(value, leaf.dtype))
+    return trees.from_coordinates(vector, layout)
 
 
 def _gradient_of(vjp: Callable[[Any, Any], Any], layout: Layout) -> Callable[[Any, Any], Any]:

@@ -177,6 +177,19 @@ def test_a_breach_of_an_endpoint_fails_and_its_mended_twin_passes(name, endpoint
     assert fdcheck.verify(np.sin, X, **{name: mended}).findings == ()
 
 
+def test_a_mask_that_differs_from_call_to_call_makes_no_claim_fail():
+    mask = 2.0 * (np.arange(50) % 2)
+    for seed in range(20):
+        draw = np.random.default_rng(seed)
+
+        def apply(x, draw=draw):
+            return 2 * x * (draw.random(50) < 0.5)
+
+        report = fdcheck.verify(apply, np.linspace(0.5, 1.5, 50), vjp=lambda x, ct: ct * mask)
+        assert (str(report.verdict), report.findings[0].endpoint) == ("inconclusive", "apply")
+        assert "by 1 of the value" in report.findings[0].message
+
+
 def test_nondeterministic_apply_is_inconclusive_and_its_seeded_twin_passes():
     draw = np.random.default_rng(5)
     fresh = check(lambda x: x**2 + 1e-3 * draw.standard_normal(3), X, np.diag(2 * X))

@@ -107,6 +107,18 @@ def test_structures_none_and_several_outputs():
         check(apply, x0, vjp, **hvp)
 
 
+def test_cotangents_are_taken_in_the_dtype_of_the_output():
+    wrong = lambda x, c, xt, ct: c * (curvature(x) @ xt)  # noqa: E731
+    for one in (1, np.float32(1), np.array(1)):
+        assert check(cotangent=one, jvp_of_vjp=RIGHT["jvp_of_vjp"]).passed
+        assert not check(cotangent=one, jvp_of_vjp=wrong).passed  # the derivative by an integer would not be looked at
+    squares, slopes = (lambda x: [x**2, x.sum()]), (lambda x, c: 2 * x * c[0] + c[1])
+    assert check(squares, X0, slopes, cotangent=[[1, 2], None], hvp=lambda x, t: 2 * np.array([1, 2]) * t).passed
+    for odd, message in ((np.ones(3), "of shape"), ("x", "of shape"), ([np.ones(2)], "one like apply's output")):
+        with pytest.raises(fdcheck.InvalidInput, match=f"cotangent: expected .*{message}"):
+            check(squares if message != "of shape" else energy, X0, cotangent=odd, hvp=RIGHT["hvp"])
+
+
 def test_complex_numbers():
     def vjp_of_vjp(z, c, v):
         return 2 * np.conj(c) * v, 2 * z * v

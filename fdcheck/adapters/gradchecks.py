@@ -11,18 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.adapters.inputs import Framework
-from fdcheck.adapters.projections import projected
+from fdcheck.adapters.points import problem_at
+from fdcheck.adapters.projections import SUMS, projected
 from fdcheck.adapters.tensors import TensorProblem
-from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
+from fdcheck.adapters.tolerances import as_theirs, remedy, tolerances
 from fdcheck.api import verify
 from fdcheck.checks.contract import contract_findings
 from fdcheck.checks.products import Linear, amended, batched_findings, linear_map
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem
+from fdcheck.problem.callables import Function, Problem
 from fdcheck.problem.returned import returned
 from fdcheck.problem.wording import described
 from fdcheck.results import Finding, InvalidInput, Report, Status
-from fdcheck.second_order import merged, renamed, verify_second_order
+from fdcheck.second_order import merged, renamed, renamed_finding, verify_second_order
 from fdcheck.settings import SKIPPABLE, Contract
 
 _FAST_EVALS = 4
@@ -31,9 +32,6 @@ _FAST_EVALS = 4
 _DENSE_ENTRIES = 10_000_000
 """Entries of a Jacobian that are held at once: at 60 bytes each 600 MB. Beyond them, and in ``fast_mode`` beyond
 a hundredth of them, the outputs are weighted and summed."""
-
-_BFLOAT16_RTOL = 0.1
-"""Tolerance of a derivative computed in bfloat16 and measured in float32: a dozen roundings of 2**-8 and a sum."""
 
 
 @dataclass(frozen=True)
@@ -87,18 +85,14 @@ def first_order(framework: Framework, function: Callable[..., Any], inputs: Any,
     if options.forward:
         endpoints["jvp"] = tensors.jvp
     given = {name: Function(name, f) for name, f in endpoints.items()}
-    problem = _problem(tensors.apply, tensors.x0)
+    problem = problem_at(tensors.apply, tensors.x0)
     apply, checked, notes = _reduced(tensors, endpoints, options)
     numbers = _numbers(tensors, problem, given, options)
     owed = {"skip": SKIPPABLE} if notes else {"contract": Contract(nondet_tol=options.nondet_tol, eps=tensors.eps)}
     result = verify(apply, tensors.x0, vjp=checked.get("vjp"), jvp=checked.get("jvp"), **numbers, **owed)
     result = as_theirs(result, options.rtol, numbers["atol"])
-    if not result.pairs or problem is None:
-        return result
-    with np.errstate(all="ignore"):
-        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps) if notes else []
-        found += _about_gradients(tensors, problem, given, options)
-    return amended(_with_calls(result, given), found, notes + _about_outputs(tensors))
+    found = _owed(tensors, problem, given, options, bool(notes)) if result.pairs and problem is not None else []
+    return _finished(result, given, found, tensors, options, notes)
 
 
 def second_order(
@@ -107,40 +101,52 @@ def second_order(
     """Return the check of first and second derivatives."""
     if not (options.forward or options.backward):
         raise InvalidInput("check_fwd_over_rev, check_rev_over_rev: expected at least one to be True, got neither")
-    given = [grad_outputs] if framework.is_tensor(grad_outputs) else grad_outputs
-    omitted = () if given is None else [k for k, tensor in enumerate(given) if tensor is None]
-    tensors = TensorProblem(framework, function, inputs, options.masked, omitted, options.strided)
-    cotangent = _cotangent(tensors, given)
+    cotangents = [grad_outputs] if framework.is_tensor(grad_outputs) else grad_outputs
+    tensors = TensorProblem(framework, function, inputs, options.masked, cotangents, options.strided)
+    cotangent = _cotangent(tensors)
     gradient, both = tensors.gradient(cotangent)
     moved, values = sum(a.size for a in tensors.arrays(tensors.x0)), sum(int(t.numel()) for t in tensors.like)
-    if moved * (moved + values) > _DENSE_ENTRIES:
-        if options.forward:
-            raise InvalidInput(f"check_fwd_over_rev: {moved} elements of inputs are too many; leave it out")
-        reports = [
-            first_order(framework, f, x, options)
-            for f, x in ((tensors.outputs_given, tensors.inputs), (gradient, both))
-        ]
-        return merged([reports[0], renamed(reports[1], _SECOND)])
+    is_large = moved * (moved + values) > _DENSE_ENTRIES
+    if is_large and options.forward:
+        raise InvalidInput(f"check_fwd_over_rev: {moved} elements of inputs are too many; leave it out")
+    if is_large or tensors.wide:  # each of the two functions is summed, or measured in float32, by itself
+        reverse = dataclasses.replace(options, backward=True, forward=False)
+        first = first_order(framework, tensors.outputs_given, tensors.leaves, reverse)
+        return merged([first, renamed(first_order(framework, gradient, both, options), _SECOND)])
     seconds: dict[str, Any] = {}
     if options.backward:
         seconds["vjp_of_vjp"] = tensors.vjp_of_vjp
     if options.forward:
         seconds["jvp_of_vjp"] = tensors.jvp_of_vjp
-    first = {"vjp": Function("vjp", tensors.vjp)}
-    problem = _problem(tensors.apply, tensors.x0)
-    numbers = _numbers(tensors, problem, first, options)
+    given = {"vjp": Function("vjp", tensors.vjp)}
+    problem = problem_at(tensors.apply, tensors.x0)
+    numbers = _numbers(tensors, problem, given, options)
     contract = Contract(nondet_tol=options.nondet_tol, eps=tensors.eps)
     result = verify_second_order(
         tensors.apply, tensors.x0, vjp=tensors.vjp, cotangent=cotangent, contract=contract, **seconds, **numbers
     )
     result = as_theirs(result, options.rtol, numbers["atol"])
-    if problem is None or not any(pair.endpoint in seconds for pair in result.pairs):
-        return result
-    backward = dataclasses.replace(options, backward=True, batched_forward=False)
-    with np.errstate(all="ignore"):
-        found = _about_gradients(tensors, problem, first, backward)
-    report = amended(_with_calls(result, first), found, _about_outputs(tensors))
-    return amended(report, _about_second(TensorProblem(framework, gradient, both, options.masked), options))
+    found = []
+    if problem is not None and any(pair.endpoint in seconds for pair in result.pairs):
+        backward = dataclasses.replace(options, backward=True, batched_forward=False)
+        found = _owed(tensors, problem, given, backward)
+        found += _about_second(TensorProblem(framework, gradient, both, options.masked), options)
+    return _finished(result, given, found, tensors, options)
+
+
+def _finished(
+    result: Report,
+    given: dict[str, Function],
+    found: Sequence[Finding],
+    tensors: TensorProblem,
+    options: Options,
+    notes: Sequence[str] = (),
+) -> Report:
+    """Return a report with further findings and notes, and with the calls that those took."""
+    calls = {name: count + (given[name].calls if name in given else 0) for name, count in result.endpoint_calls.items()}
+    report = amended(dataclasses.replace(result, endpoint_calls=calls), found)
+    advice = remedy(report, tensors.measured_dtype, options.eps)
+    return dataclasses.replace(report, notes=(*report.notes, *notes, *_about_outputs(tensors), *advice))
 
 
 _SECOND = {"apply": "vjp", "vjp": "vjp_of_vjp", "jvp": "jvp_of_vjp"}
@@ -149,44 +155,38 @@ _SECOND = {"apply": "vjp", "vjp": "vjp_of_vjp", "jvp": "jvp_of_vjp"}
 
 def _about_second(tensors: TensorProblem, options: Options) -> list[Finding]:
     """Return what the derivatives of a vjp owe beside right entries."""
-    problem = _problem(tensors.apply, tensors.x0)
+    problem = problem_at(tensors.apply, tensors.x0)
     if problem is None or not (options.backward and tensors.has_gradient):
         return []
-    given = {"vjp": Function("vjp", tensors.vjp)}
+    found = _owed(tensors, problem, {"vjp": Function("vjp", tensors.vjp)}, options)
+    return [renamed_finding(finding, _SECOND) for finding in found]
+
+
+def _owed(
+    tensors: TensorProblem,
+    problem: Problem,
+    given: dict[str, Function],
+    options: Options,
+    with_contract: bool = False,
+) -> list[Finding]:
+    """Return what endpoints owe beside right entries and do not keep; their contract, if no check has asked for it."""
     with np.errstate(all="ignore"):
-        found = _about_gradients(tensors, problem, given, options)
-    return [
-        dataclasses.replace(f, endpoint=_SECOND[f.endpoint], message=f.message.replace("vjp", "vjp_of_vjp"))
-        for f in found
-    ]
-
-
-def _problem(apply: Callable[..., Any], x0: Any) -> Problem | None:
-    """Return apply at x0, None where it raises."""
-    try:
-        with np.errstate(all="ignore"):
-            return Problem(Function("apply", apply), x0)
-    except Breach:
-        return None
-
-
-def _with_calls(report: Report, given: dict[str, Function]) -> Report:
-    """Return a report that counts further calls of the endpoints."""
-    calls = {name: count + (given[name].calls if name in given else 0) for name, count in report.endpoint_calls.items()}
-    return dataclasses.replace(report, endpoint_calls=calls)
+        found = contract_findings(problem, given, options.nondet_tol, eps=tensors.eps) if with_contract else []
+        return found + _about_gradients(tensors, problem, given, options)
 
 
 def _reduced(
     tensors: TensorProblem, endpoints: dict[str, Callable[..., Any]], options: Options
 ) -> tuple[Callable[..., Any], dict[str, Callable[..., Any]], list[str]]:
     """Return apply and endpoints of outputs that are weighted and summed where the Jacobian would be too large."""
-    entries = sum(a.size for a in tensors.arrays(tensors.x0)) * sum(int(t.numel()) for t in tensors.like)
-    if entries <= (_DENSE_ENTRIES // 100 if options.fast else _DENSE_ENTRIES):
+    values = sum(int(t.numel()) for t in tensors.like)
+    entries = sum(a.size for a in tensors.arrays(tensors.x0)) * values
+    if values <= SUMS or entries <= (_DENSE_ENTRIES // 100 if options.fast else _DENSE_ENTRIES):
         return tensors.apply, endpoints, []
-    shapes = [tuple(t.shape) for t in tensors.like]
-    kinds = [np.complex128 if t.is_complex() else np.float64 for t in tensors.like]
     note = f"the Jacobian would have {entries} entries: outputs were weighted at random and summed before comparing"
-    apply, checked = projected(tensors.apply, endpoints, shapes, kinds)
+    apply, checked = projected(
+        tensors.apply, endpoints, tensors.as_y([tensors.framework.array(t) for t in tensors.like])
+    )
     return apply, checked, [note]
 
 
@@ -194,12 +194,8 @@ def _numbers(
     tensors: TensorProblem, problem: Problem | None, given: dict[str, Function], options: Options
 ) -> dict[str, Any]:
     """Return options of verify."""
-    rtol, atol = measured_with(options.rtol), options.atol
-    if rtol is None and tensors.has_bfloat16:
-        rtol = _BFLOAT16_RTOL if tensors.wide else 8 * tensors.eps ** (2 / 3)
-    if atol is None:
-        atol = 0.0 if problem is None else rounding_allowance(problem, given, tensors.eps)
-    found = {"rtol": rtol, "atol": atol, "eps": options.eps}
+    found = tolerances(problem, given, options.rtol, options.atol, tensors.eps)
+    found["eps"] = options.eps
     return {**found, "max_evals": _FAST_EVALS} if options.fast else found
 
 
@@ -207,10 +203,13 @@ def _about_outputs(tensors: TensorProblem) -> list[str]:
     """Return notes on what was left out and how bfloat16 was measured."""
     notes = []
     if not tensors.has_gradient:
-        notes.append("no output requires a gradient: the derivative was taken to be zero")
-    if tensors.has_bfloat16:
-        how = "float32, with the gradient in bfloat16" if tensors.wide else "bfloat16, whose steps are coarse"
-        notes.append(f"bfloat16 inputs were measured in {how}")
+        notes.append(
+            "no output requires a gradient (detached, or made under no_grad?): its derivative was taken to be zero"
+        )
+    if not any(t.numel() for t in tensors.like):
+        notes.append("no output has an element: there is nothing to compare")
+    if tensors.wide:
+        notes.append("bfloat16 was measured in float32, and compared with the gradient in bfloat16")
     return notes
 
 
@@ -235,6 +234,9 @@ def _about_gradients(
     return found
 
 
+_LEFT_OUT = "check_undefined_grad=False leaves this out"
+
+
 def _undefined(tensors: TensorProblem, product: Linear) -> Iterator[Finding]:
     """Yield whether gradients of outputs that are undefined (None) are taken for zeros."""
     count = len(tensors.like)
@@ -242,13 +244,14 @@ def _undefined(tensors: TensorProblem, product: Linear) -> Iterator[Finding]:
     draw = np.random.default_rng(0x756E64)
     vector = draw.choice([-1.0, 1.0], product.into.size)
     for undefined in cases:
-        name = "all outputs" if len(undefined) == count else f"outputs[{min(undefined)}]"
+        name = "all outputs" if len(undefined) == count else product.into.leaves[min(undefined)].path
         cotangent = trees.from_coordinates(vector, product.into)
         try:
             got, _ = returned("vjp", tensors.vjp_undefined(tensors.x0, cotangent, undefined), product.out, "x0")
         except Exception as error:
             told = described(error)
-            yield Finding("vjp", Status.RAISED, f"with an undefined (None) cotangent of {name} vjp raised {told}.")
+            text = f"with an undefined (None) cotangent of {name} vjp raised {told}; {_LEFT_OUT}."
+            yield Finding("vjp", Status.RAISED, text)
             return
         zeroed = vector.copy()
         for k in undefined:
@@ -258,9 +261,8 @@ def _undefined(tensors: TensorProblem, product: Linear) -> Iterator[Finding]:
         largest = float(np.abs(expected).max(initial=0.0))
         apart = float(np.abs(got - expected).max(initial=0.0))
         if apart > product.tolerance * largest:
-            text = (
-                f"an undefined (None) cotangent of {name} is not taken for zeros: the gradient is off by {apart:.3g}."
-            )
+            text = f"an undefined (None) cotangent of {name} is not taken for zeros: the gradient is off by {apart:.3g}"
+            text += f"; {_LEFT_OUT}."
             yield Finding("vjp", Status.NONLINEAR, text)
             return
 
@@ -297,20 +299,19 @@ def _batched_forward(tensors: TensorProblem, product: Linear, vectors: Sequence[
     found = framework.vmap(along)(*stacks)
     answers = []
     for k in range(len(vectors)):
-        result = {"outputs": [framework.array(t[k]) for t in found]}
+        result = tensors.as_y([framework.array(t[k]) for t in found])
         answers.append(returned("jvp", result, product.out, "apply's output")[0])
     return np.array(answers)
 
 
-def _cotangent(tensors: TensorProblem, given: Sequence[Any] | None) -> Any:
+def _cotangent(tensors: TensorProblem) -> Any:
     """Return where the vjp is differentiated: what the user gave, or random numbers."""
-    if given is None:
-        draw = np.random.default_rng(0x636F74)
-        return {"outputs": [_random(draw, tensors.framework.array(like)) for like in tensors.like]}
-    chosen = [tensor for tensor in given if tensor is not None]
-    if len(chosen) != len(tensors.like):
-        raise InvalidInput(f"grad_outputs: expected {len(tensors.like)} tensors or None, got {len(chosen)}")
-    return {"outputs": [tensors.framework.array(tensor).copy("K") for tensor in chosen]}
+    likes = [tensors.framework.array(like) for like in tensors.like]
+    if tensors.given:
+        pairs = zip(tensors.given, likes, strict=True)
+        return tensors.as_y([tensors.framework.array(tensor).astype(like.dtype) for tensor, like in pairs])
+    draw = np.random.default_rng(0x636F74)
+    return tensors.as_y([_random(draw, like) for like in likes])
 
 
 def _random(draw: np.random.Generator, like: NDArray[Any]) -> NDArray[Any]:

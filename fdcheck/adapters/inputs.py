@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import optree
 from numpy.typing import NDArray
 
 from fdcheck.results import DerivativeMismatch, InvalidInput
@@ -31,6 +33,11 @@ class Framework:
         The package's vmap, as it works around ``jvp``.
     batched_grad : callable
         ``batched_grad(outputs, inputs, grad_outputs)`` where grad_outputs have one more leading axis.
+    strided : callable
+        ``strided(tensor, masked)`` makes a sparse tensor dense, by an operation that can be differentiated; ``masked``
+        says whether the gradient that goes back has the pattern of the tensor, where the package has a choice.
+    in_float32 : callable
+        A context in which bfloat16 is computed in float32, as far as the package can do that.
     """
 
     module: Any
@@ -38,6 +45,8 @@ class Framework:
     jvp: Callable[[Callable[..., Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
     vmap: Callable[..., Any]
     batched_grad: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]]
+    strided: Callable[[Any, bool], Any]
+    in_float32: Callable[[], contextlib.AbstractContextManager[Any]]
 
     @cached_property
     def undefined(self) -> Callable[[Any], Any]:
@@ -64,13 +73,27 @@ class Framework:
         """Return whether a value is a tensor of floating or complex numbers."""
         return self.is_tensor(value) and (value.is_floating_point() or value.is_complex())
 
+    def is_moved(self, value: Any) -> bool:
+        """Return whether a value is a tensor that requires a gradient."""
+        return self.is_differentiable(value) and bool(value.requires_grad)
+
+    def holds_moved(self, tree: Any) -> bool:
+        """Return whether a value is, or holds in lists, tuples and dicts, a tensor that requires a gradient."""
+        return any(self.is_moved(leaf) for leaf in optree.tree_leaves(tree, none_is_leaf=True))
+
     def is_sparse(self, tensor: Any) -> bool:
         """Return whether a tensor has another layout than strides."""
         return bool(tensor.layout != self.module.strided)
 
-    def dense(self, tensor: Any) -> Any:
+    def dense(self, tensor: Any, masked: bool = True) -> Any:
         """Return a tensor with strides, by an operation that can be differentiated."""
-        return tensor.to_dense() if self.is_sparse(tensor) else tensor
+        return self.strided(tensor, masked) if self.is_sparse(tensor) else tensor
+
+    def described(self, value: Any) -> str:
+        """Return what a value is in a few words, for messages."""
+        if not self.is_tensor(value):
+            return type(value).__name__
+        return f"{value.dtype} tensor{'' if value.requires_grad else ' without requires_grad'}"
 
     def array(self, tensor: Any) -> Array:
         """Return a tensor as an array; bfloat16, which NumPy does not have, as float32."""
@@ -92,7 +115,7 @@ class Framework:
         if any(stride < 0 for stride in array.strides):  # tensors have none
             array = array.copy()
         made = self.module.from_numpy(array)
-        return made.to(like.dtype) if made.dtype != like.dtype else made.to(like.device)
+        return made.to(device=like.device, dtype=like.dtype)
 
 
 @dataclass(frozen=True)
@@ -102,7 +125,7 @@ class Slot:
     Parameters
     ----------
     position : int
-        Place among the inputs.
+        Place among all leaves of the inputs.
     tensor : Tensor
         What the user passed; never changed.
     pattern : tuple of Tensor or None
@@ -147,32 +170,32 @@ def _is_compressed(framework: Framework, tensor: Any) -> bool:
     return bool(tensor.layout == framework.module.sparse_csr)
 
 
-def slots_of(framework: Framework, inputs: Sequence[Any], masked: bool) -> list[Slot]:
+def slots_of(framework: Framework, leaves: Sequence[Any], masked: bool) -> list[Slot]:
     """Return the inputs that require a gradient.
 
     Parameters
     ----------
     framework : Framework
         Whose tensors they are.
-    inputs : sequence
-        All inputs.
+    leaves : sequence
+        All inputs, those in lists, tuples and dicts one by one.
     masked : bool
         Whether only the specified elements of sparse tensors are looked at.
 
     Raises
     ------
     InvalidInput
-        If there is none.
+        If there is none, or none that has an element.
     """
     found = [
         Slot(k, value, _pattern(framework, value, masked), framework)
-        for k, value in enumerate(inputs)
-        if framework.is_differentiable(value) and value.requires_grad
+        for k, value in enumerate(leaves)
+        if framework.is_moved(value)
     ]
     if not found:
         raise InvalidInput(
             "inputs: expected at least one floating or complex tensor with requires_grad=True, got "
-            + (", ".join(type(value).__name__ for value in inputs) or "none")
+            + (", ".join(framework.described(value) for value in leaves) or "none")
         )
     return found
 

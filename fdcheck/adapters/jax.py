@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdcheck.adapters.points import problem_at
 from fdcheck.adapters.pytrees import Form, JaxProblem, as_array, compiled
-from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allowance
+from fdcheck.adapters.tolerances import as_theirs, remedy, tolerances
 from fdcheck.api import verify
 from fdcheck.checks.products import amended, batched_findings, linear_map, random_vector
 from fdcheck.problem import trees
@@ -209,25 +210,29 @@ def _random_leaves(form: Form) -> list[Any]:
 def _checked(problem: JaxProblem, options: Any, batched: bool = False) -> Report:
     """Return the check of first derivatives, of the values beside them and of what they owe."""
     own = {"jvp": problem.jvp if problem.f_jvp else None, "vjp": problem.vjp if problem.f_vjp else None}
-    rtol, atol, eps = options["rtol"], options["atol"], problem.bfloat16_eps
-    allowed = 8 * eps ** (2 / 3) if eps and rtol is None else measured_with(rtol)
     given = {name: Function(name, f) for name, f in own.items() if f is not None}
-    with np.errstate(all="ignore"):
-        flat = Problem(Function("apply", problem.apply), problem.x0)
-        atol = rounding_allowance(flat, given, eps) if atol is None else atol
+    flat, eps = problem_at(problem.apply, problem.x0), problem.bfloat16_eps
+    numbers = tolerances(flat, given, options["rtol"], options["atol"], eps)
     result = verify(
-        problem.apply, problem.x0, jvp=own["jvp"], vjp=own["vjp"], rtol=allowed, atol=atol, eps=options["eps"],
+        problem.apply,
+        problem.x0,
+        jvp=own["jvp"],
+        vjp=own["vjp"],
+        eps=options["eps"],
         contract=Contract(eps=eps),
-    )  # fmt: skip
-    result = as_theirs(result, rtol, atol)
-    if not result.pairs:
+        **numbers,
+    )
+    result = as_theirs(result, options["rtol"], numbers["atol"])
+    if flat is None or not result.pairs:
         return result
-    if batched:
-        with np.errstate(all="ignore"):
-            result = amended(result, _batched(problem, flat, given))
-    for name, value in problem.primals.items():
-        result = _with_primal(result, problem, name, value)
-    return result
+    with np.errstate(all="ignore"):
+        result = amended(result, _batched(problem, flat, given) if batched else [])
+    if not any(f.endpoint == "apply" and f.status is Status.NONDETERMINISTIC for f in result.findings):
+        for name, value in problem.primals.items():
+            result = _with_primal(result, problem, name, value)
+    about = ["bfloat16 was measured in float32, and compared with the gradient in bfloat16"] if eps else []
+    advice = remedy(result, flat.coarsest_dtype.name, options["eps"])
+    return dataclasses.replace(result, notes=(*result.notes, *about, *advice))
 
 
 def _batched(problem: JaxProblem, flat: Problem, given: dict[str, Function]) -> list[Finding]:

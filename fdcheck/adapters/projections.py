@@ -2,48 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-_SUMS = 2
+from fdcheck.problem import trees
+
+SUMS = 2
 """Sums with weights of their own: what cancels in one by chance does not in the other."""
 
 
 def projected(
-    apply: Callable[[Any], Any],
-    endpoints: Mapping[str, Callable[..., Any]],
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[type],
+    apply: Callable[[Any], Any], endpoints: Mapping[str, Callable[..., Any]], y0: Any
 ) -> tuple[Callable[[Any], Any], dict[str, Callable[..., Any]]]:
-    """Return apply and endpoints whose outputs are ``{"sums": [...]}``, random real sums of all output elements.
+    """Return apply and endpoints whose output is ``{"sums": array}``, random real sums of all output elements.
+
+    Sums are of the shortest dtype of the outputs and about as large as one of their elements. In a wider dtype they
+    would hide how coarse the outputs are, and an output that a small step leaves as it is would pass for a constant.
 
     Parameters
     ----------
     apply, endpoints
-        With an output ``{"outputs": [array, ...]}``.
-    shapes, dtypes
-        Of those arrays.
+        With outputs like y0.
+    y0 : object
+        Structure of arrays, None in the place of outputs that are not differentiable.
     """
     draw = np.random.default_rng(0x73756D)
-    weights = [
-        [_weights(draw, shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)] for _ in range(_SUMS)
-    ]
+    leaves, spec = trees.flatten(y0)
+    arrays = [np.asarray(y) for y in leaves if y is not None]
+    dtype = min((y.real.dtype for y in arrays), key=lambda dtype: dtype.itemsize)
+    scale = 2.0 ** -round(np.log2(max(sum(y.size for y in arrays), 1)) / 2)
+    weights = [[None if y is None else scale * _weights(draw, np.asarray(y)) for y in leaves] for _ in range(SUMS)]
 
     def sums(outputs: Any) -> Any:
-        parts = [
-            [0.0 if y is None else np.sum((np.conj(w) * y).real) for w, y in zip(row, outputs["outputs"], strict=True)]
-            for row in weights
-        ]
-        return {"sums": np.array([np.sum(row) for row in parts], np.float64)}
+        values = trees.flatten(outputs)[0]
+        return {"sums": np.array([sum(map(_product, row, values)) for row in weights], dtype)}
 
     def vjp(x: Any, cotangent: Any) -> Any:
-        coefficients = cotangent["sums"]
-        arrays = [
-            sum(c * w for c, w in zip(coefficients, column, strict=True)) for column in zip(*weights, strict=True)
-        ]
-        return endpoints["vjp"](x, {"outputs": arrays})
+        first, second = cotangent["sums"]
+        arrays = [None if u is None else first * u + second * v for u, v in zip(*weights, strict=True)]
+        return endpoints["vjp"](x, spec.unflatten(arrays))
 
     def jvp(x: Any, tangent: Any) -> Any:
         return sums(endpoints["jvp"](x, tangent))
@@ -52,6 +51,11 @@ def projected(
     return (lambda x: sums(apply(x))), {name: own[name] for name in endpoints}
 
 
-def _weights(draw: np.random.Generator, shape: tuple[int, ...], dtype: type) -> Any:
-    parts = [draw.uniform(0.5, 1.5, shape) * draw.choice([-1.0, 1.0], shape) for _ in range(2)]
-    return parts[0] + 1j * parts[1] if np.dtype(dtype).kind == "c" else parts[0]
+def _product(weights: Any, values: Any) -> float:
+    """Return Re<weights, values>; None stands for zero."""
+    return 0.0 if weights is None or values is None else float(np.sum((np.conj(weights) * values).real))
+
+
+def _weights(draw: np.random.Generator, like: Any) -> Any:
+    parts = [draw.uniform(0.5, 1.5, like.shape) * draw.choice([-1.0, 1.0], like.shape) for _ in range(2)]
+    return parts[0] + 1j * parts[1] if like.dtype.kind == "c" else parts[0]

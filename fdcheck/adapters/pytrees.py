@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fdcheck.adapters.points import require_usable
 from fdcheck.problem import trees
 from fdcheck.results import InvalidInput
 
@@ -17,32 +20,34 @@ _FLOAT0 = _module.dtypes.float0
 
 
 class Form:
-    """How a pytree maps to a structure of NumPy arrays that fdcheck knows: nested as it is, or a list of leaves."""
+    """How a pytree maps to a structure of NumPy arrays that fdcheck knows, with the paths that jax gives its leaves."""
 
     def __init__(self, name: str, tree: Any) -> None:
         self.name = name
-        leaves, self.definition = _module.tree_util.tree_flatten(tree)
-        self.leaves = [leaf if is_opaque(leaf) else jnp.asarray(leaf) for leaf in leaves]
+        found, self.definition = _module.tree_util.tree_flatten_with_path(tree)
+        self.leaves = [leaf if is_opaque(leaf) else jnp.asarray(leaf) for _, leaf in found]
         self.moves = [not is_opaque(leaf) and bool(jnp.issubdtype(leaf.dtype, jnp.inexact)) for leaf in self.leaves]
-        numbers = list(range(len(self.leaves)))
-        nested, _ = trees.flatten(_module.tree_util.tree_unflatten(self.definition, numbers))
-        self.is_nested = nested == numbers
+        self._spec = trees.flatten(_nested([path for path, _ in found], range(len(found))))[1]
 
     def structure(self, leaves: Sequence[Any]) -> Any:
         """Return leaves as fdcheck sees them; None where there is no derivative."""
-        arrays = [None if leaf is None else as_array(leaf) for leaf in leaves]
-        tree = _module.tree_util.tree_unflatten(self.definition, arrays) if self.is_nested else arrays
-        return {self.name: tree}
+        if len(leaves) != len(self.leaves):
+            raise ValueError(f"expected {len(self.leaves)} leaves like {self.definition}, got {len(leaves)}")
+        pairs = zip(leaves, self.moves, strict=True)
+        arrays = [as_array(leaf) if moves and leaf is not None else None for leaf, moves in pairs]
+        return {self.name: self._spec.unflatten(arrays)}
 
     def flat(self, structure: Any) -> list[Any]:
         """Return the leaves of what fdcheck gives."""
-        part = structure[self.name]
-        return trees.flatten(part)[0] if self.is_nested else list(part)
+        return trees.flatten(structure[self.name])[0]
 
-    def like(self, structure: Any) -> list[Any]:
-        """Return leaves as jax arrays of the dtypes of this form; those that do not move as they are."""
+    def like(self, structure: Any, wide: bool = False) -> list[Any]:
+        """Return leaves as jax arrays of the dtypes of this form; those that do not move as they are.
+
+        ``wide`` makes float32 of bfloat16, which is too coarse for differences.
+        """
         return [
-            jnp.asarray(value, leaf.dtype) if moves else leaf
+            jnp.asarray(value, jnp.float32 if wide and leaf.dtype == jnp.bfloat16 else leaf.dtype) if moves else leaf
             for value, leaf, moves in zip(self.flat(structure), self.leaves, self.moves, strict=True)
         ]
 
@@ -75,6 +80,29 @@ class Form:
         return [next(rest) if moves else None for moves in self.moves]
 
 
+def _nested(paths: Sequence[tuple[Any, ...]], values: Sequence[Any]) -> Any:
+    """Return values nested so that fdcheck's paths to them read as jax's do."""
+    if len(paths) == 1 and not paths[0]:
+        return values[0]
+    groups: dict[Any, list[int]] = {}
+    for k, path in enumerate(paths):
+        groups.setdefault(path[0], []).append(k)
+    children = collections.OrderedDict(
+        (_key(entry), _nested([paths[k][1:] for k in own], [values[k] for k in own])) for entry, own in groups.items()
+    )
+    if all(isinstance(entry, _module.tree_util.GetAttrKey) and _is_field(entry.name) for entry in groups):
+        return collections.namedtuple("Node", children)(**children)
+    return children
+
+
+def _key(entry: Any) -> Any:
+    return next((getattr(entry, word) for word in ("idx", "key", "name") if hasattr(entry, word)), str(entry))
+
+
+def _is_field(name: str) -> bool:
+    return name.isidentifier() and not name.startswith("_") and not keyword.iskeyword(name)
+
+
 class JaxProblem:
     """A function of pytrees as apply, jvp and vjp on structures of arrays.
 
@@ -96,12 +124,15 @@ class JaxProblem:
         f_vjp: Callable[..., Any] | None = None,
     ) -> None:
         self.f, self.f_jvp, self.f_vjp = f, f_jvp, f_vjp
-        self.into = Form("args", list(args))
+        self.into, self.count = Form("args", list(args)), len(args)
         if not any(self.into.moves):
             raise InvalidInput("args: expected at least one floating or complex leaf, got none")
-        self.value = f(*self.into.tree(self.into.leaves))
-        self.out = Form("out", self.value)
         self.x0 = self.into.structure(self.into.leaves)
+        require_usable("args", self.x0)
+        self.out = Form("out", f(*self.into.tree(self.into.leaves)))
+        if not any(self.out.moves):
+            kinds = ", ".join(str(getattr(leaf, "dtype", type(leaf).__name__)) for leaf in self.out.leaves)
+            raise InvalidInput(f"f: expected a floating or complex leaf in its result, got {kinds or 'none'}")
         self.primals: dict[str, Any] = {}
         self._pullback: tuple[list[bytes], Any] | None = None
 
@@ -112,8 +143,8 @@ class JaxProblem:
         return 2.0**-7 if any(getattr(leaf, "dtype", None) == jnp.bfloat16 for leaf in leaves) else 0.0
 
     def apply(self, x: Any) -> Any:
-        """Return f at x."""
-        return self._result(self.f(*self.into.tree(self.into.like(x))))
+        """Return f at x, in float32 where the arguments are bfloat16."""
+        return self._result(self.f(*self.into.tree(self.into.like(x, wide=True))))
 
     def jvp(self, x: Any, tangent: Any) -> Any:
         """Return the change of f at x along a tangent."""
@@ -125,7 +156,7 @@ class JaxProblem:
 
     def vjp(self, x: Any, cotangent: Any) -> Any:
         """Return the gradient at x; jax's is the conjugate of fdcheck's, for the conjugate cotangent."""
-        key = [np.asarray(leaf).tobytes() for leaf in self.into.flat(x)]
+        key = [np.asarray(leaf).tobytes() for leaf in self.into.moving(self.into.flat(x))]
         if self._pullback is None or self._pullback[0] != key:
             value, pullback = self.f_vjp(*self.into.tree(self.into.like(x)))  # type: ignore[misc]
             self.primals.setdefault("vjp", value)
@@ -133,8 +164,26 @@ class JaxProblem:
         return self._gradient(self._pullback[1], [conjugate(leaf) for leaf in self.out.tangents(cotangent)])
 
     def _gradient(self, pullback: Any, cotangents: list[Any]) -> Any:
-        gradients = _module.tree_util.tree_leaves(tuple(pullback(self.out.tree(cotangents))))
-        return self.into.structure([None if is_opaque(g) else conjugate(g) for g in gradients])
+        """Return what a pullback gives for each leaf of the arguments; None stands for zero."""
+        result, count = pullback(self.out.tree(cotangents)), self.count
+        if not isinstance(result, tuple | list) or len(result) != count:
+            got = f"{len(result)} of them" if isinstance(result, tuple | list) else type(result).__name__
+            raise TypeError(f"f_vjp's function: expected a tuple of gradients, one for each of {count} args, got {got}")
+        return self.into.structure([None if g is None or is_opaque(g) else conjugate(g) for g in self._spread(result)])
+
+    def _spread(self, gradients: Any) -> list[Any]:
+        """Return the gradients of all leaves, None where None stands in the place of a leaf or of a whole argument."""
+        found: list[Any] = []
+        for argument, gradient in zip(self.into.tree(self.into.leaves), gradients, strict=True):
+            mine = _module.tree_util.tree_leaves(argument)
+            if gradient is None:
+                found += [None] * len(mine)
+                continue
+            theirs = _module.tree_util.tree_leaves(gradient, is_leaf=lambda node: node is None)
+            if len(theirs) != len(mine):  # None is no leaf where the argument has one too
+                theirs = [leaf for leaf in theirs if leaf is not None]
+            found += theirs
+        return found
 
     def _result(self, value: Any) -> Any:
         """Return f's value, or a change of it, as fdcheck sees it."""

@@ -277,12 +277,16 @@ def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> flo
 
 
 def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings: why the evaluation was broken off, breaches, what disagrees, what is open, what apply did."""
+    """Yield findings: why the evaluation was broken off, breaches, what disagrees, what is open, what apply did.
+
+    That apply gives two results at one point is the cause of what is open, and stands before it.
+    """
     order = {status: k for k, status in enumerate(_ORDER)}
 
     def place(finding: Finding) -> tuple[int, int]:
-        broke_off = finding.status is Status.UNDECIDED
-        return (0 if broke_off else 2) if finding.endpoint == "apply" else 1, order[finding.status]
+        if finding.endpoint != "apply" or finding.status is Status.NONDETERMINISTIC:
+            return 1, order[finding.status]
+        return 0 if finding.status is Status.UNDECIDED else 2, order[finding.status]
 
     yield from sorted(findings, key=place)
 

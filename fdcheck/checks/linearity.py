@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fdcheck.checks.grain import GRAINS
 from fdcheck.checks.products import Asked, Linear, Vector, by_leaf, difference
 from fdcheck.results import Finding, Status
 
@@ -54,19 +55,19 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
         if product.known is None or not product.is_sum_of_known(asked.vector):
             continue
         expected = asked.vector[product.known.units] @ product.known.answers
-        off = difference(product, asked.product, expected, product.allowed(asked))
+        off = difference(product, asked.product, expected, product.allowed(asked), GRAINS)
         if off:
             text = f"{name} of a dense vector v is not the sum of its answers to unit vectors; it differs {off}"
             yield _finding(product, text + _likeness(product, asked), v=asked.vector)
         noise = np.fmax(noise, np.abs(asked.product - expected))
     if in_parts:
         parts = _parts(product, v.vector)
-        off = difference(product, v.product, product(parts[0]) + product(parts[1]), product.allowed(v))
+        off = difference(product, v.product, product(parts[0]) + product(parts[1]), product.allowed(v), GRAINS)
         if off:
             text = f"{name} of a dense vector v is not the sum of its answers to two parts of it; it differs {off}"
             yield _finding(product, text, v=v.vector, part=parts[0])
     expected = v.product + 2 * w.product
-    off = difference(product, total.product, expected, product.allowed(total))
+    off = difference(product, total.product, expected, product.allowed(total), GRAINS)
     if off:
         text = f"{name} of v + 2 w is not that of v plus twice that of w; it differs {off}"
         yield _finding(product, text, v=v.vector, w=w.vector)
@@ -74,7 +75,7 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
     still = _NOISES * by_leaf(product.out, noise) + product.atol + product.noise
     for factor in _factors(product, v.product):
         answer, expected = product(factor * v.vector), factor * v.product
-        off = difference(product, answer, expected, abs(factor) * product.allowed(v) + still)
+        off = difference(product, answer, expected, abs(factor) * product.allowed(v) + still, abs(factor) * GRAINS)
         if off:
             text = f"{name} of {factor:g} v is not {factor:g} times that of v; it differs {off}"
             yield _finding(product, text + _size_likeness(answer, v.product, factor), v=v.vector)

@@ -13,6 +13,7 @@ import optree
 from numpy.typing import NDArray
 
 from fdcheck.checks.findings import by_severity
+from fdcheck.checks.grain import GRAINS, grain_of
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import returned, tangent
@@ -103,6 +104,11 @@ class Linear:
     def tolerance(self) -> float:
         """Part of the largest element of a product that rounding may cost."""
         return float(min(_ROUNDOFFS * np.sqrt(self.roundoff), _MOST_ROUNDING))
+
+    @cached_property
+    def grain(self) -> Vector:
+        """What rounding is seen to cost an element of a product; looked at where two products differ."""
+        return grain_of(self, random_vector(self.into, np.random.default_rng(0x677261)), self.out)
 
     def __call__(self, vector: Vector) -> Vector:
         """Return the product with a vector, which is given as private copies."""
@@ -235,15 +241,18 @@ def _sizes(count: int, draw: np.random.Generator) -> Vector:
     return sizes
 
 
-def difference(product: Linear, got: Vector, expected: Vector, allowed: Vector) -> str:
+def difference(product: Linear, got: Vector, expected: Vector, allowed: Vector, grains: float = 0.0) -> str:
     """Return where two products differ by more than is allowed, and by how much; empty if they do not.
 
-    Elements that are expected to be no finite number, or one beyond the range of their format, are not looked at.
+    Elements that are expected to be no finite number, or one beyond the range of their format, are not looked at. With
+    ``grains`` what rounding is seen to cost is allowed as well, so many times; nine calls where something differs.
     """
     apart = got - expected
     np.abs(apart, out=apart)
     if (apart <= allowed).all():
         return ""
+    if grains:
+        allowed = np.maximum(allowed, grains * product.grain)
     known = np.isfinite(allowed) & (np.abs(expected) <= 0.25 * product.largest)
     excess = np.where(known & (apart > 0), apart / allowed, 0.0)
     excess[known & ~np.isfinite(got)] = np.inf
@@ -297,7 +306,7 @@ def batched_findings(
         return [Finding(name, Status.BATCHED, message)]
     for vector, got, expected in zip(vectors, together, loop, strict=True):
         allowed = product.allowed(Asked(vector, expected))
-        off = difference(product, got, expected, allowed)
+        off = difference(product, got, expected, allowed, GRAINS)
         if off:
             text = f"{name} of a stack of {count} vectors differs from the loop {off}."
             shown = {f"v{k}": product.shown(v) for k, v in enumerate(vectors)}

@@ -177,7 +177,8 @@ def measure_noise(
         unit = np.where(short, np.maximum(unit, 2.0**-24), unit)
     again = direction_differences(problem, direction, np.zeros(1))[0]
     again = np.where(np.isfinite(again), np.abs(again), 0.0)
-    scatter = np.where(again > _SAME * unit * value, again / np.maximum(value, np.finfo(float).tiny), 0.0)
+    size = np.maximum(np.maximum(value, again), np.finfo(float).tiny)  # a value of zero may become anything
+    scatter = np.where(again > _SAME * unit * value, again / size, 0.0)
     return Noise(
         level=np.maximum.reduce([level, unit * value, again]),
         unit=unit,

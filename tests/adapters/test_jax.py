@@ -1,6 +1,7 @@
 """check_grads, check_jvp and check_vjp on real jax functions."""
 
 import collections
+import dataclasses
 import inspect
 
 import jax
@@ -65,6 +66,56 @@ def test_paths_name_the_leaves(wide):
     f.defjvp(lambda primals, tangents: (f(*primals), primals[0]["b"] * tangents[0]["w"]))
     report = check_grads(f, ({"w": np.ones(2), "b": 2.0},), 1, report=True)
     assert {f.input for f in report.findings if f.status == "disagrees"} == {"args[0]['b']"}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Layer:
+    """A node of jax that optree does not know, whose fields are not in the order of the alphabet."""
+
+    w: object
+    b: object
+
+
+def test_paths_are_those_of_jax(wide):
+    wrong = wrong_vjp(lambda x, g: 1.1 * g * jnp.cos(x))
+    x = np.linspace(0.2, 1.5, 3)
+    cases = [
+        (lambda p: wrong(p["w"]), {"a": None, "k": 3, "w": x}, "args[0]['w']"),
+        (lambda p: wrong(p.w) * p.b, Layer(x, x), "args[0].w"),
+        (lambda p: wrong(p[1][0]), [None, (x,)], "args[0][1][0]"),
+        (lambda p: wrong(p["b"]), collections.OrderedDict(b=x, a=x), "args[0]['b']"),
+    ]
+    for f, argument, path in cases:
+        report = check_grads(f, (argument,), 1, modes=("rev",), report=True)
+        assert {f.input for f in report.findings} == {path}
+    report = check_grads(lambda x: Layer(wrong(x), {"s": x}), (x,), 1, modes=("rev",), report=True)
+    assert {f.output for f in report.findings} == {"out.w"}
+
+
+def test_keys_are_carried(wide):
+    noise = lambda key, x: x * jax.random.normal(key, (3,))  # noqa: E731
+    for key in (jax.random.key(0), jax.random.PRNGKey(0)):
+        assert check_grads(noise, (key, np.ones(3)), 1)
+
+
+def test_gradients_that_are_none_count_as_zero(wide):
+    x, index = np.array([0.3, 0.4]), np.array([1, 0])
+    taken = lambda i, x: (x[i], lambda c: (None, jnp.zeros_like(x).at[i].add(c)))  # noqa: E731
+    assert check_vjp(lambda i, x: x[i], taken, (index, x))
+    assert check_vjp(lambda a, b: a * 1.0, lambda a, b: (a, lambda c: (c, None)), (x, x))
+    assert check_vjp(lambda p: p["a"], lambda p: (p["a"], lambda c: ({"a": c, "b": None},)), ({"a": x, "b": x},))
+    lost = lambda a, b: (a + b, lambda c: (c, None))  # noqa: E731
+    assert not check_vjp(lambda a, b: a + b, lost, (x, x), report=True)
+    bare = check_vjp(jnp.sin, lambda x: (jnp.sin(x), lambda c: c * jnp.cos(x)), (x,), report=True)
+    assert "expected a tuple of gradients, one for each of 1 args" in bare.findings[0].message
+
+
+def test_a_function_that_differs_from_call_to_call(wide):
+    draw = np.random.default_rng(0)
+    report = check_grads(lambda x: x * draw.uniform(), (np.array([0.3, 0.4]),), 1, report=True)
+    assert str(report.verdict) == "inconclusive"  # derivatives of other values contradict nothing
+    assert "fix its random seed" in report.findings[0].message
 
 
 def wrong_rule(factor=1.0, value=lambda x: jnp.sin(x), tangent=lambda x, t: jnp.cos(x) * t):
@@ -174,15 +225,22 @@ def test_batches(wide):
     assert check_grads(f, (np.array([0.3, 0.4]),), 1, modes=("fwd",), check_batched=True)
 
 
-def test_short_dtypes():
-    for dtype in (jnp.bfloat16, jnp.float16):
-        x = jnp.asarray([0.5, 1.25], dtype)
-        assert str(check_grads(lambda x: x * 2, (x,), 1, report=True).verdict) in ("pass", "inconclusive")
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_short_dtypes(dtype):
+    x = jnp.asarray([0.5, 1.25, -0.75], dtype)
+    weights = jnp.linspace(-1, 1, 9).reshape(3, 3).astype(dtype)
+    assert check_grads(jnp.sin, (x,), 1)
+    assert check_grads(lambda x: jnp.tanh(x @ weights), (x,), 1, modes=("rev",))
+    assert str(check_grads(wrong_rule(1.3), (x,), 1, report=True).verdict) == "fail"
 
 
 def test_what_cannot_be_checked():
     with pytest.raises(fdcheck.InvalidInput, match="args: expected at least one"):
         check_grads(jnp.sin, (3,), 1)
+    with pytest.raises(fdcheck.InvalidInput, match=r"args: expected finite numbers, got nan at args\[0\]\[1\]"):
+        check_grads(jnp.sin, (np.array([1.0, np.nan]),), 1)
+    with pytest.raises(fdcheck.InvalidInput, match="f: expected a floating or complex leaf in its result, got int32"):
+        check_grads(jnp.argmax, (np.ones(2),), 1)
     with pytest.raises(fdcheck.InvalidInput, match="modes"):
         check_grads(jnp.sin, (3.0,), 1, modes=("forward",))
     with pytest.raises(fdcheck.InvalidInput, match="order"):
@@ -193,3 +251,6 @@ def test_what_cannot_be_checked():
 
     with pytest.raises(RuntimeError, match="no"):
         check_grads(broken, (3.0,), 1)
+    calls = iter(range(9))
+    with pytest.raises(fdcheck.DerivativeMismatch, match="ZeroDivisionError"):
+        check_grads(lambda x: x if next(calls) < 1 else 1 / 0, (3.0,), 1)

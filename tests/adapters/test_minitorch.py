@@ -98,6 +98,33 @@ def test_unused_inputs_and_those_that_are_left_alone():
     assert not slopes[2].any()
 
 
+def test_a_tensor_that_is_given_twice_counts_once():
+    a = floats([1.0, 2.0])
+    assert check_gradient(lambda: (a * a).sum(), [a, a])
+    one, other = numerical_gradient(lambda: (a * a).sum(), [a, a])
+    np.testing.assert_allclose([one, other], [[2, 4], [2, 4]], rtol=1e-9)
+    assert check_gradient(lambda: (a * a).sum(), a)  # and need not stand in a list
+
+
+def test_paths_count_as_given():
+    fixed, x = Tensor([5.0, 6.0]), floats([0.3, -0.5])
+    report = check_gradient(lambda: (x.tanh(1.1) * fixed).sum(), [fixed, x], report=True)
+    assert {f.input for f in report.findings} == {"inputs[1]"}
+
+
+def test_a_gradient_of_another_shape_fails():
+    x = floats([1.0, 2.0, 3.0])
+
+    def forgot_to_sum():  # over the rows along which x was repeated
+        loss = Tensor(2 * x.data.sum(), parents=(x,))
+        loss._receive = lambda g: setattr(x, "grad", np.ones((2, 3), np.float32))
+        return loss
+
+    report = check_gradient(forgot_to_sum, [x], report=True)
+    assert [str(f.status) for f in report.findings] == ["shape"]
+    assert "(2, 3) for inputs[0]; expected (3,)" in report.findings[0].message
+
+
 def state(*tensors):
     return [
         (id(t.data), t.data.dtype, t.data.tobytes(), id(t.grad), None if t.grad is None else t.grad.tobytes())
@@ -122,9 +149,11 @@ def test_tensors_are_as_before():
         a.data[...] = 9.0
         raise RuntimeError("at once")
 
-    check_gradient(lambda: (a * b).sum(), [a, b])
+    fixed = Tensor([5.0, 6.0])
+    check_gradient(lambda: (a * b * fixed).sum(), [a, b, fixed])
     numerical_gradient(lambda: (a * b).sum(), [a, b])
     assert state(a, b) == before
+    assert fixed.grad is None  # backward leaves a gradient in it
     check_gradient(fails_later, [a, b], report=True)
     assert state(a, b) == before
     b.zero_grad = lambda: b.grad.fill(0.0)
@@ -137,10 +166,14 @@ def test_tensors_are_as_before():
 
 
 def test_what_cannot_be_checked():
-    with pytest.raises(fdcheck.InvalidInput, match="inputs: expected tensors with"):
+    with pytest.raises(fdcheck.InvalidInput, match="inputs: expected a list of tensors with"):
         check_gradient(lambda: None, [np.ones(3)])
     with pytest.raises(fdcheck.InvalidInput, match="inputs: expected tensors of floating"):
         check_gradient(lambda: None, [Tensor([1.0])])
+    with pytest.raises(fdcheck.InvalidInput, match=r"inputs: expected finite numbers, got nan at inputs\[0\]\[0\]"):
+        check_gradient(lambda: None, [floats([np.nan])])
     x = floats([1.0, 2.0])
+    with pytest.raises(fdcheck.InvalidInput, match=r"f: expected to return a tensor with backward\(\), got float"):
+        check_gradient(lambda: 3.0, [x])
     with pytest.raises(RuntimeError, match="one number"):
         check_gradient(lambda: x * x, [x])

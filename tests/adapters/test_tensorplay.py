@@ -92,6 +92,24 @@ def test_sparse_inputs():
         assert report.passed or not masked
 
 
+def test_what_the_function_takes_from_elsewhere_and_nested_outputs():
+    x = tensor([0.5, 1.5, -1.0])
+    wrong = function_of(lambda x: x * x, lambda g, x: 3 * g * x)
+    with pytest.raises(fdcheck.InvalidInput, match="from elsewhere"):
+        gradcheck(lambda _: wrong(x), x)
+    report = gradcheck(lambda a: (a * 2, {"h": (wrong(a), a > 0)}), x, report=True)
+    assert {f.output for f in report.findings} == {"outputs[1]['h'][0]"}
+
+
+def test_undefined_gradients_that_tensorplay_cannot_handle():
+    x = tensor(np.ones((2, 3)))
+    with pytest.raises(GradcheckError, match="check_undefined_grad=False leaves this out"):
+        gradcheck(lambda x: x.sum(0), x)  # so does tensorplay's own
+    with pytest.raises(TheirError, match="undefined output grads"), pytest.warns(UserWarning, match="undefined"):
+        tp.autograd.gradcheck(lambda x: x.sum(0), x)
+    assert gradcheck(lambda x: x.sum(0), x, check_undefined_grad=False)
+
+
 def test_second_order():
     x, y = tensor([0.5, 1.5, -1.0]), tensor([0.25, 2.0, 1.0])
     assert gradgradcheck(lambda a, b: (a * a * b).sum(), (x, y)) is True

@@ -87,6 +87,32 @@ def test_inconclusive_raises_with_the_reason():
     assert gradcheck(torch.sin, x, eps=1e-6, raise_exception=False) is False
     with pytest.raises(GradcheckError, match="two calls of"):
         gradcheck(lambda x: x * torch.rand(()), tensor([1.0]))
+    torch.manual_seed(0)
+    report = gradcheck(lambda x: torch.nn.functional.dropout(x, 0.5), random(50), report=True)
+    assert (str(report.verdict), report.findings[0].endpoint) == ("inconclusive", "apply")
+    assert "fix its random seed" in report.findings[0].message
+
+
+UNRESOLVED = [
+    (torch.tanh, [0.5, 5.0, 8.0]),
+    (torch.sigmoid, [6.0, 7.0, 9.0]),
+    (torch.erf, [2.0, 2.5, 3.0]),
+    (lambda x: x * x + 1e5, [0.3, 1.2]),
+    (lambda x: torch.nn.functional.group_norm(x.reshape(1, 4), 2), [0.1, 0.9, -1.2, 0.7]),
+]
+
+
+@pytest.mark.parametrize(("function", "x"), UNRESOLVED)
+def test_what_float32_cannot_resolve_is_inconclusive_and_the_report_says_what_to_do(function, x):
+    report = gradcheck(function, tensor(x, torch.float32), report=True)
+    assert str(report.verdict) == "inconclusive"
+    (note,) = [note for note in report.notes if "does not resolve" in note]
+    assert "check in float64" in note
+    assert gradcheck(function, tensor(x, torch.float64))
+    atol = float(note.partition("atol=")[2])
+    assert gradcheck(function, tensor(x, torch.float32), atol=atol)
+    large = function_of(torch.clone, lambda g, x: 1.5 * g)
+    assert verdict(lambda x: large(function(x)), tensor(x, torch.float32), atol=atol) == "fail"
 
 
 def test_what_cannot_be_checked_is_a_value_error():
@@ -100,6 +126,10 @@ def test_what_cannot_be_checked_is_a_value_error():
         gradgradcheck(torch.sin, tensor([1.0]), check_rev_over_rev=False)
     with pytest.raises(fdcheck.InvalidInput, match="grad_outputs: expected 1"):
         gradgradcheck(torch.sin, tensor([1.0]), (torch.ones(1), torch.ones(1)))
+    with pytest.raises(fdcheck.InvalidInput, match=r"grad_outputs: expected shape \(1,\) for outputs\[0\], got \(2,\)"):
+        gradgradcheck(torch.sin, tensor([1.0]), torch.ones(2))
+    with pytest.raises(fdcheck.InvalidInput, match="grad_outputs: expected at least one tensor"):
+        gradgradcheck(torch.sin, tensor([1.0]), (None,))
 
 
 def test_a_function_that_raises_is_told():
@@ -135,6 +165,63 @@ def test_inputs_are_left_as_they_were():
     assert torch.equal(x, before)
     assert torch.equal(x.grad, torch.ones(3, dtype=torch.float64))
     assert x.requires_grad
+
+
+def test_inputs_that_the_function_takes_from_elsewhere_are_refused():
+    x, layer = random(3), torch.nn.Linear(3, 2).double()
+    wrong = function_of(square, lambda g, x: 5 * g * x)
+    for check in (gradcheck, gradgradcheck):
+        with pytest.raises(fdcheck.InvalidInput, match=r"func: .* reaches inputs\[0\] from elsewhere"):
+            check(lambda *_: wrong(x), x)
+        with pytest.raises(fdcheck.InvalidInput, match="functional_call"):
+            check(lambda *_: layer(x.detach()), tuple(layer.parameters()))
+    named = dict(layer.named_parameters())
+    assert gradcheck(lambda named: torch.func.functional_call(layer, named, (x.detach(),)), (named,))
+    assert gradcheck(layer, x)  # parameters that are no inputs may come from anywhere
+    calls = []
+    counted = function_of(torch.sin, lambda g, y: calls.append(1) or g * y.cos())
+    assert gradcheck(counted, x, report=True).endpoint_calls["vjp"] == len(calls) - 1  # and one for undefined grads
+
+
+def test_what_is_within_other_inputs_and_outputs_is_looked_at():
+    wrong = function_of(torch.sin, lambda g, x: g)
+    x, y = random(3), random(3, seed=1)
+
+    def nested(weights, bias):
+        return {"state": (weights["w"] * bias, bias.sum()), "index": bias.argmax()}
+
+    assert gradcheck(nested, ({"w": x, "count": 3}, y), check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(lambda pair: (pair[0] ** 2 * pair[1], [pair[1] ** 3]), ((x, y),), check_fwd_over_rev=True)
+    assert gradcheck(torch.cat, ([x, y],))
+    report = gradcheck(lambda a, b: (a * 2, (b, {"h": wrong(b)})), (x, y), report=True)
+    assert {(f.output, f.input) for f in report.findings} == {("outputs[1][1]['h']", "inputs[1]")}
+    report = gradcheck(lambda pair: wrong(pair["b"]), ({"a": x, "b": y},), report=True)
+    assert {f.input for f in report.findings} == {"inputs[0]['b']"}
+    report = gradcheck(lambda a: (a > 0, None, a.detach(), wrong(a)), x, report=True)
+    assert {f.output for f in report.findings} == {"outputs[3]"}  # as returned, not as looked at
+    assert any("not compared: outputs[0], outputs[1], outputs[2]" in note for note in report.notes)
+
+
+def test_an_output_that_changes_its_structure_is_told():
+    calls = iter(range(99))
+    report = gradcheck(lambda x: (x, x) if next(calls) < 2 else (x,), random(3), report=True)
+    assert not report.passed
+    assert "func returned PyTreeSpec((*,)" in report.findings[0].message
+
+
+def test_points_at_which_nothing_can_be_measured():
+    empty = torch.zeros(0, 3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(
+        fdcheck.InvalidInput, match=r"inputs: expected at least one element .* got inputs\[0\] \(0, 3\)"
+    ):
+        gradcheck(torch.sin, empty)
+    with pytest.raises(fdcheck.InvalidInput, match=r"inputs: expected finite numbers, got nan at inputs\[0\]\[1\]"):
+        gradcheck(torch.sin, tensor([1.0, float("nan")]))
+    assert gradcheck(lambda a, b: a.sum() + b, (empty, random(3)))
+    with pytest.raises(GradcheckError, match="no output has an element"):
+        gradcheck(lambda x: x[:0], random(3))
+    with torch.no_grad(), pytest.raises(GradcheckError, match="made under no_grad"):
+        gradcheck(torch.sin, random(3))
 
 
 # tolerances
@@ -186,16 +273,52 @@ def test_wrong_gradients_of_every_dtype_fail(dtype):
     assert {f.input_index for f in report.findings} == {(2,)}
 
 
-def test_bfloat16_is_measured_in_float32_where_the_function_can():
-    x, weight = random(3, dtype=torch.bfloat16), torch.ones(3, dtype=torch.bfloat16) * 2
-    assert any("measured in float32" in note for note in gradcheck(torch.sin, x, report=True).notes)
-    report = gradcheck(lambda x: torch.dot(x, weight), x, report=True)  # refuses float32
-    assert any("measured in bfloat16" in note for note in report.notes)
-    assert str(report.verdict) != "fail"
+def autocast(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return torch.nn.functional.linear(x, torch.ones(2, 3) * 1.2345)
 
 
-def test_check_grad_dtypes():
-    assert gradcheck(torch.sin, random(3, dtype=torch.float32), check_grad_dtypes=True)
+HALF = torch.linspace(-1, 1, 9, dtype=torch.bfloat16).reshape(3, 3)
+
+SHORT = [
+    (torch.sin, torch.bfloat16),
+    (lambda x: torch.dot(x, torch.ones(3, dtype=torch.bfloat16)), torch.bfloat16),  # refuses float32
+    (lambda x: torch.tanh(x @ HALF), torch.bfloat16),
+    (torch.nn.LayerNorm(3, dtype=torch.bfloat16), torch.bfloat16),
+    (lambda x: x.bfloat16() * 1.2345, torch.float32),
+    (lambda x: x.to(torch.bfloat16) @ HALF, torch.float32),
+    (autocast, torch.float32),
+]
+
+
+@pytest.mark.parametrize(("function", "dtype"), SHORT)
+def test_bfloat16_is_measured_in_float32(function, dtype):
+    x = tensor([0.3, -0.7, 1.6], dtype)
+    report = gradcheck(function, x, report=True)
+    assert report.passed, report
+    assert any("bfloat16 was measured in float32" in note for note in report.notes)
+    wrong = function_of(torch.clone, lambda g, x: 1.3 * g)
+    assert verdict(lambda x: wrong(function(x)), x) == "fail"
+
+
+def test_bfloat16_that_cannot_be_measured_in_float32_is_told():
+    def picky(x):
+        assert x.dtype == torch.bfloat16
+        return x * 2
+
+    with pytest.raises(fdcheck.InvalidInput, match=r"func: expected to run in float32 .* raised AssertionError"):
+        gradcheck(picky, random(3, dtype=torch.bfloat16))
+
+
+def test_check_grad_dtypes(monkeypatch):
+    x = random(3, dtype=torch.float32)
+    assert gradcheck(torch.sin, x, check_grad_dtypes=True)
+    grad = torch.autograd.grad  # torch itself sees to it that dtypes are the same
+    monkeypatch.setattr(torch.autograd, "grad", lambda *a, **k: [g if g is None else g.double() for g in grad(*a, **k)])
+    assert gradcheck(torch.sin, x)
+    report = gradcheck(torch.sin, x, check_grad_dtypes=True, report=True)
+    assert [str(f.status) for f in report.findings] == ["dtype"]
+    assert "inputs[0] is torch.float32, its gradient torch.float64" in report.findings[0].message
 
 
 # complex
@@ -319,6 +442,8 @@ def test_undefined_gradients():
     as_ones = undefined_grads(lambda a, b, x: (1 if a is None else a) * x.cos() - (0 if b is None else b) * x.sin())
     assert gradcheck(undefined_grads(careful), random(3))
     assert statuses(careless, random(3)) == {"raised"}
+    with pytest.raises(GradcheckError, match="check_undefined_grad=False"):
+        gradcheck(careless, random(3))
     assert statuses(as_ones, random(3)) == {"nonlinear"}
     assert gradcheck(careless, random(3), check_undefined_grad=False)
 
@@ -426,6 +551,9 @@ def test_sparse_outputs_and_hybrid_inputs():
     x = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]]), (3, 2)).double()
     assert gradcheck(lambda s: s.to_dense().sin(), x.detach().requires_grad_(True), masked=True)
     assert gradcheck(lambda s: s * 2, pattern("coo"), masked=True)
+    dense = pattern("coo").detach().to_dense().requires_grad_(True)
+    assert gradcheck(lambda d: (d * 2).to_sparse(), dense)
+    assert verdict(lambda d: Tripled.apply(d * 2).to_sparse(), dense) == "fail"
     with pytest.raises(fdcheck.InvalidInput, match="COO or CSR"):
         gradcheck(lambda s: s.to_dense(), pattern("coo").detach().to_sparse_csc().requires_grad_(True))
 
@@ -462,6 +590,10 @@ def test_fast_mode_passes_right_gradients_cheaply():
 def test_fast_mode_finds_a_zero_gradient_of_150_000(dtype):
     zero = function_of(lambda x: (x * x).sum(), lambda g, x: torch.zeros_like(x))
     assert verdict(zero, random(150_000, dtype=dtype), fast_mode=True) == "fail"
+    assert (
+        verdict(lambda x: zero(x).repeat(4) * torch.arange(1, 5), random(150_000, dtype=dtype), fast_mode=True)
+        == "fail"
+    )
 
 
 def test_a_failing_fast_check_at_50_000_is_small_and_quick():
@@ -482,7 +614,10 @@ def test_second_derivatives():
     x, y = random(3), random(3, seed=1)
     for options in ({}, {"check_fwd_over_rev": True}, {"gen_non_contig_grad_outputs": True}, {"fast_mode": True}):
         assert gradgradcheck(lambda a, b: (a**2 * b).sum(), (x, y), **options)
-    assert gradgradcheck(lambda a: (a.sin(), a.exp()), x, (torch.ones(3, dtype=torch.float64), None))
+    ones = torch.ones(3, dtype=torch.float64)
+    assert gradgradcheck(lambda a: (a.sin(), a.exp()), x, (ones, None))
+    assert gradgradcheck(lambda a: (a.argmax(), a.sin(), a.detach(), a.exp()), x, (None, ones))  # as torch counts
+    assert gradgradcheck(lambda a: (a.argmax(), a.sin(), a.exp()), x, (None, None, ones))  # as they are returned
     assert gradgradcheck(lambda a: a * 2, x)
     assert gradgradcheck(torch.abs, x)  # a second derivative that torch holds as a ZeroTensor
     assert gradgradcheck(lambda a: a**3, random(3, dtype=torch.complex128))
@@ -499,6 +634,15 @@ class CubeBackward(Function):
     def backward(ctx, v):
         g, x = ctx.saved_tensors
         return 3 * v * x**2, 5 * v * g * x
+
+
+def test_second_derivatives_in_bfloat16():
+    x = tensor([0.5, 1.5, -1.3], torch.bfloat16)
+    for right in (torch.exp, lambda x: torch.tanh(x @ HALF), lambda x: x.softmax(0)):
+        assert gradgradcheck(right, x, check_fwd_over_rev=True)
+    cube = function_of(lambda x: x**3, lambda g, x: CubeBackward.apply(g, x))
+    report = gradgradcheck(cube, x, report=True)
+    assert {f.endpoint for f in report.findings if f.status == "disagrees"} == {"vjp_of_vjp"}
 
 
 def test_wrong_second_derivatives():

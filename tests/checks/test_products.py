@@ -139,3 +139,28 @@ def test_a_report_with_a_breach_fails():
     assert (str(wrong.verdict), wrong.notes[-1], wrong.findings) == ("fail", "a note", tuple(found))
     assert amended(wrong, found).findings == wrong.findings
     assert "nonlinear" in str(wrong)
+
+
+def cancelling(dtype):
+    """Return a function and its vjp, whose terms of size 10 leave 1e-3: what a layer normalises is nearly constant."""
+
+    def apply(x):
+        centred = x - x.mean(dtype=dtype)
+        return centred / np.sqrt((centred**2).mean(dtype=dtype) + dtype(1e-6))
+
+    def vjp(x, c):
+        y, n = apply(x), dtype(len(x))
+        centred = x - x.mean(dtype=dtype)
+        inverse = 1 / np.sqrt((centred**2).mean(dtype=dtype) + dtype(1e-6))
+        return (c - c.sum(dtype=dtype) / n - y * (c * y).sum(dtype=dtype) / n) * inverse
+
+    return apply, vjp
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.3, 1.0])
+def test_rounding_of_terms_that_cancel_is_no_breach(spread):
+    x0 = np.array([0.5, 0.5 + spread], np.float32)
+    apply, vjp = cancelling(np.float32)
+    assert statuses(apply=apply, x0=x0, vjp=vjp) == []
+    bent = lambda x, c: vjp(x, c) + vjp(x, np.abs(c))  # noqa: E731
+    assert ("vjp", "nonlinear") in statuses(apply=apply, x0=x0, vjp=bent)
