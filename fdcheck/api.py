@@ -12,7 +12,7 @@ from fdcheck.checks.contract import Owing, without_kinks
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE
 from fdcheck.checks.plan import planned, whole
-from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
+from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report, without_restless
 from fdcheck.estimates import Block, Estimate
 from fdcheck.execution import Execution, Progressive, checked_execution
 from fdcheck.numerics import kernels
@@ -181,6 +181,7 @@ def verify(
         outcome = checked(problem, claims, settings, limits, planned(problem, settings))
         owing.settle(outcome)
         findings = without_kinks([*claims.findings, *outcome.findings], outcome.pairs)
+        findings = without_restless(findings, outcome.scatter)
         if outcome.pairs:
             findings += findings_about_apply(problem, outcome.scatter, findings)
             outcome.notes += steps_left_out(problem, outcome.pairs, findings)

@@ -57,6 +57,18 @@ def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Findi
     return [f"{finding.message} That point was left out; x0 itself is fine." for finding in breaches]
 
 
+_COMPARING = (*_RESTLESS, Status.NONLINEAR, Status.LAYOUT, Status.ADJOINT, Status.BATCHED)
+"""Breaches that show in the difference of two calls."""
+
+
+def without_restless(findings: Sequence[Finding], scatter: float) -> list[Finding]:
+    """Return findings without those that an apply explains which differs from call to call: its vjp does so too."""
+    if not (scatter > 0 or any(f.endpoint == "apply" and f.status in _RESTLESS for f in findings)):
+        return list(findings)
+    restless = {f.endpoint for f in findings if f.endpoint != "apply" and f.status in _RESTLESS}
+    return [f for f in findings if f.endpoint not in restless or f.status not in _COMPARING]
+
+
 def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:
     """Return the answer of the whole check."""
     statuses = {status for pair in pairs for status in pair.counts}

@@ -20,6 +20,7 @@ from fdcheck.problem.change import RAISED, Change, Evaluated, Points, private_co
 from fdcheck.problem.magnitudes import typical_magnitudes
 from fdcheck.problem.stacks import StackedChange, coupling, misfit
 from fdcheck.problem.trees import Layout
+from fdcheck.problem.watching import changed_one, kept_copies, watched_there
 from fdcheck.problem.wording import described, leaf_types
 from fdcheck.problem.workers import Interrupted, RaisedThere, Workers
 from fdcheck.results import Finding, InvalidInput, Status
@@ -27,8 +28,6 @@ from fdcheck.results import Finding, InvalidInput, Status
 _WATCHED_CALLS = 12
 """Calls of apply whose arguments are compared afterwards: comparing costs as much as a cheap apply, every
 call gets copies of its own anyway, and a function that writes into its argument does so from the start."""
-
-_SECOND = {"jvp": "the tangent", "vjp": "the cotangent"}
 
 
 class Breach(Exception):
@@ -90,9 +89,7 @@ class Function:
         run: Callable[..., Any] | None = None,
         before: Sequence[tuple[list[Any], Any]] = (),
     ) -> Any:
-        """Call with structures that are handed over as they are, here or as ``run`` runs a function.
-
-        ``before`` holds the same as leaves and spec, where somebody has it at hand.
+        """Call with structures as they are, which ``before`` holds as leaves and spec if it is at hand, as above.
 
         Raises
         ------
@@ -103,11 +100,11 @@ class Function:
         is_watched = self.calls <= self.watched_until and not self.mutated
         try:
             if run is not None:
-                result, changed = run(_called_there, self.function, structures, is_watched)
+                result, changed = run(watched_there, self.function, structures, is_watched)
             else:
-                kept = (before or _kept(structures)) if is_watched else ()
+                kept = (before or kept_copies(structures)) if is_watched else ()
                 result = self.function(*structures)
-                changed = _changed(kept, structures)
+                changed = changed_one(kept, structures)
         except Breach:  # a front end that knows better what went wrong
             raise
         except Interrupted as error:
@@ -119,7 +116,7 @@ class Function:
                 raise  # about sending it: what the callable itself raises comes as RaisedThere
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
         if changed is not None:
-            self.mutated = ("x", _SECOND.get(self.name, "the argument"))[changed]
+            self.mutated = ("x", "the tangent" if self.name == "jvp" else "the cotangent")[changed]
         return result
 
     def mutations(self) -> list[Finding]:
@@ -128,25 +125,6 @@ class Function:
             return []
         text = f"{self.name} changed its arguments in place: {self.mutated} was another after the call."
         return [Finding(self.name, Status.MUTATION, text)]
-
-
-def _called_there(function: Callable[..., Any], structures: Sequence[Any], is_watched: bool) -> tuple[Any, int | None]:
-    """Return what a function returns, and which argument it changed, None if it changed none; in a worker."""
-    kept = _kept(structures) if is_watched else []
-    result = function(*structures)
-    return result, _changed(kept, structures)
-
-
-def _kept(structures: Sequence[Any]) -> list[tuple[list[Any], Any]]:
-    """Return copies of structures as leaves and spec."""
-    given = [trees.flatten(structure) for structure in structures]
-    return [([private_copy(leaf) for leaf in leaves], spec) for leaves, spec in given]
-
-
-def _changed(kept: Sequence[tuple[list[Any], Any]], structures: Sequence[Any]) -> int | None:
-    """Return which structure is not as it was, None if all are."""
-    pairs = zip(kept, structures, strict=False)
-    return next((k for k, pair in enumerate(pairs) if not _unchanged(*pair)), None)
 
 
 @dataclass
@@ -418,24 +396,3 @@ def _require_finite(x: NDArray[Any], layout: Layout) -> None:
             f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
             "with input_paths, or move x0"
         )
-
-
-def _unchanged(given: tuple[list[Any], Any], structure: Any) -> bool:
-    """Return whether a structure still has the leaves that were given."""
-    leaves, spec = trees.flatten(structure)
-    return spec == given[1] and all(_same(before, after) for before, after in zip(given[0], leaves, strict=True))
-
-
-def _same(before: Any, after: Any) -> bool:
-    """Return whether a leaf is as it was, NaN and all; objects that are no arrays are taken to be."""
-    if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
-        return before.shape == after.shape and _same_bits(before, after)
-    return before is after or type(before) is type(after)
-
-
-def _same_bits(before: NDArray[Any], after: NDArray[Any]) -> bool:
-    """Return whether two arrays of one shape have the same bits; eight bytes at a time where that is cheap."""
-    plain = before.dtype == after.dtype and before.itemsize == 8 and before.dtype.kind in "fiu"
-    if plain and before.flags.c_contiguous and after.flags.c_contiguous:
-        return bool((before.view(np.int64) == after.view(np.int64)).all())
-    return before.tobytes() == after.tobytes()

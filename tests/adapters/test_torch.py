@@ -85,7 +85,7 @@ def test_inconclusive_raises_with_the_reason():
     with pytest.raises(GradcheckError, match="step too small for float32"):
         gradcheck(torch.sin, x, eps=1e-6)
     assert gradcheck(torch.sin, x, eps=1e-6, raise_exception=False) is False
-    with pytest.raises(GradcheckError, match="two calls of"):
+    with pytest.raises(GradcheckError, match="scatter by"):
         gradcheck(lambda x: x * torch.rand(()), tensor([1.0]))
     torch.manual_seed(0)
     report = gradcheck(lambda x: torch.nn.functional.dropout(x, 0.5), random(50), report=True)
