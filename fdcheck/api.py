@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from fdcheck.at_points import Asked, check_at_points, split_points
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings, pairs_of
+from fdcheck.checks.interrupts import report_kept
 from fdcheck.checks.plan import expected_applies, planned, whole
 from fdcheck.checks.probing import look_beyond_sample
 from fdcheck.checks.products import owed
-from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report
+from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import measured_columns
-from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
+from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import claims_of
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
 from fdcheck.settings import Contract, Settings, settings_from
@@ -38,6 +40,8 @@ def verify(
     output_paths: Sequence[str] | None = None,
     endpoints: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
+    directions: Any = None,
+    points: int | Sequence[Any] | None = None,
     max_evals: int | None = None,
     max_applies: int | None = None,
     max_output_samples: int | None = None,
@@ -80,9 +84,17 @@ def verify(
     endpoints : sequence of str, optional
         Which of the given endpoints to check.
     bounds : dict of str to (float, float), or (float, float), optional
-        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all. Without them an
-        input stays within a quarter of its scale as a rule; where a claim is off, jumps of apply are looked for
-        as far away as twice the size of the input, without changing its sign.
+        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all; numbers, or arrays
+        of the input's shape. Without them an input stays within a quarter of its scale as a rule; where a claim is
+        off, jumps of apply are looked for as far away as twice the size of the input, without changing its sign.
+    directions : array_like, callable, or dict of str to them, optional
+        Directions along which constrained inputs move, instead of one element after the other: for each path a stack
+        of shape ``(k, *shape)``, or a callable that returns one for the value of the input. What is compared is J d
+        for each direction d, and apply is called at x0 + h d only.
+    points : int or sequence, optional
+        So many random points around x0 are checked beside it, or the points that are given, each with the structure
+        and dtypes of x0. Random ones move every element by up to twice its size, within the bounds; where apply is
+        not finite another one is drawn.
     max_evals : int, optional
         Input elements moved one by one, at most; 1000 by default. Of a larger input a sample is drawn without
         replacement, a few elements of every path and the rest in proportion to size; the elements outside of it are
@@ -116,12 +128,15 @@ def verify(
     ------
     InvalidInput
         If an argument cannot be used; the message names it.
+    KeyboardInterrupt
+        If the check is interrupted. The report of what was found by then is its attribute ``report``.
 
     Notes
     -----
     Cost in calls of apply: 10 for the point and its noise, then 4 an input element as a rule (2 with
     ``'quick'``), shared by all outputs and endpoints; more where a first look leaves a doubt. A jvp is called
-    once per input element, a vjp once per output element. The method is that of central differences
+    once per input element, a vjp once per output element. Each of ``points`` costs as much again. The method is that
+    of central differences
     extrapolated over several steps [1]_ with measured noise [2]_.
 
     References
@@ -142,29 +157,36 @@ def verify(
     >>> bool(wrong), wrong.findings[0].input, wrong.findings[0].input_index
     (False, 'x', (0,))
     """
+    count, further = split_points(points, x0)
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
-        endpoints=endpoints, bounds=bounds, max_evals=max_evals, max_applies=max_applies,
+        endpoints=endpoints, bounds=bounds, points=count, max_evals=max_evals, max_applies=max_applies,
         max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract,
     )  # fmt: skip
-    given = _given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
-    function = Function("apply", apply)
+    given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
+    Function("apply", apply)
+    return check_at_points(_checked, Asked(apply, given, settings, directions, progress), x0, further)
+
+
+def _checked(problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
+    """Return the report of one point."""
     notes: list[str] = []
     findings: list[Finding] = []
     diagnoses: list[Diagnosis] = []
-    with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
-        try:
-            problem = Problem(function, x0, settings.input_paths, settings.output_paths, settings.max_applies, progress)
-        except Breach as breach:
-            return unmeasured_report(breach.finding, function, given, settings)
-        limits = limits_from(problem, settings)
-        plan = planned(problem, settings)
+    pairs: list[Pair] = []
+    measured = 0
+    limits = limits_from(problem, settings)
+    plan = planned(problem, settings)
+    contract = settings.contract
+
+    def so_far() -> Report:
+        return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
+
+    with np.errstate(all="ignore"), report_kept(problem, so_far):  # overflow beside x0 is looked at, not warned of
         claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes, contract or Contract())
         findings += breaches
         if contract is not None:
             findings += owed(problem, {name: given[name] for name in claimed.names}, contract, settings.seed)
-        pairs: list[Pair] = []
-        measured = 0
         if claimed.matrix.size:
             problem.expected = expected_applies(plan, settings)
             found = measure(problem, claimed, settings, limits, plan)
@@ -179,7 +201,7 @@ def verify(
                 diagnoses += diagnosed(problem, comparison)
             findings += findings_about_apply(problem, found)
             notes += steps_left_out(problem, pairs, findings)
-    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
+    return so_far()
 
 
 def differentiate(
@@ -244,9 +266,22 @@ def differentiate(
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 
 
-def _given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[str, Function]:
-    """Return the endpoints to check."""
-    given = {name: Function(name, f) for name, f in callables.items() if f is not None}
+def given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[str, Callable[..., Any]]:
+    """Return the endpoints to check.
+
+    Parameters
+    ----------
+    callables : dict of str to callable or None
+        What the user gave.
+    settings : Settings
+        ``endpoints`` is read.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or one that is asked for was not given, or one cannot be called.
+    """
+    given = {name: Function(name, f).function for name, f in callables.items() if f is not None}
     if not given:
         raise InvalidInput("jacobian, jvp, vjp: expected at least one of them, got none; there is nothing to check")
     if settings.endpoints is None:

@@ -1,15 +1,18 @@
-"""What a check returns: verdicts, statuses with their messages, findings, pairs, reports and estimates."""
+"""What a check returns: findings, pairs, coverage, diagnoses and the report that holds them."""
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from numpy.typing import NDArray
+
+from fdcheck.statuses import BREACHES as BREACHES  # from here for all who read results
+from fdcheck.statuses import Status as Status
+from fdcheck.statuses import Verdict as Verdict
 
 SCHEMA = "fdcheck-report-1"
 """Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
@@ -31,119 +34,6 @@ class DerivativeMismatch(AssertionError):
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
         self.report = report
-
-
-class Verdict(enum.StrEnum):
-    """The answer of a whole check."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-
-
-class Status(enum.StrEnum):
-    """What was found for one entry, or which part of its contract an endpoint breaks.
-
-    ``status.meaning`` says it in a sentence, ``status.advice`` says what to do next.
-    """
-
-    meaning: str
-    advice: str
-
-    def __new__(cls, word: str, meaning: str, advice: str) -> Self:
-        """Make a member whose value is its word."""
-        member = str.__new__(cls, word)
-        member._value_ = word
-        member.meaning = meaning
-        member.advice = advice
-        return member
-
-    AGREES = "agrees", "The claim lies within tolerance and error bar of the measured derivative.", ""
-    KINK = (
-        "kink",
-        "x0 lies at a kink; the claim lies between the one-sided slopes and is accepted as a subgradient.",
-        "Nothing has to be done; check beside the kink to test each side on its own.",
-    )
-    JUMP = (
-        "jump",
-        "apply jumps at x0; the claim is the slope of one of the two sides and is accepted.",
-        "Move x0 off the jump: there is no derivative at it.",
-    )
-    DISAGREES = (
-        "disagrees",
-        "The claim lies outside of tolerance and error bar of the measured derivative.",
-        "Correct the code that computes this entry.",
-    )
-    UNDECIDED = (
-        "undecided",
-        "The measurement is too poor to say whether the claim is right.",
-        "Reduce the noise of apply (tighter solver tolerance, float64), widen rtol, or move x0.",
-    )
-    NONFINITE = (
-        "nonfinite",
-        "apply gave NaN, an infinity or an exception, so nothing could be measured.",
-        "Move x0 to where apply is finite, or set bounds.",
-    )
-    STRUCTURE = (
-        "structure",
-        "The endpoint returned a structure other than the one its convention asks for.",
-        "Return the structure that the message shows.",
-    )
-    SHAPE = (
-        "shape",
-        "An array of the endpoint has another shape than its convention asks for; nothing is broadcast.",
-        "Return an array of exactly that shape.",
-    )
-    DTYPE = (
-        "dtype",
-        "An array of the endpoint has a narrower dtype, or one of another kind, than the value it belongs to.",
-        "Compute the derivative in the precision of the value.",
-    )
-    RAISED = (
-        "raised",
-        "A callable raised an exception.",
-        "Correct the callable at the file and line that the message names.",
-    )
-    MUTATION = (
-        "mutation",
-        "A callable changed its arguments in place.",
-        "Work on a copy inside the callable.",
-    )
-    NONLINEAR = (
-        "nonlinear",
-        "The answer to a sum of vectors is not the sum of the answers to each: it is no product with a Jacobian.",
-        "Add the terms of all inputs or outputs, each linear in its own tangent or cotangent.",
-    )
-    NONDETERMINISTIC = (
-        "nondeterministic",
-        "A callable gave two different results at the same point.",
-        "Fix the random seed inside it, or check its expectation.",
-    )
-    LAYOUT = (
-        "layout",
-        "The endpoint answers differently when the same tangent or cotangent lies otherwise in memory.",
-        "Do not assume contiguous memory: make a contiguous copy, or index without strides.",
-    )
-    ADJOINT = (
-        "adjoint",
-        "jvp and vjp contradict each other: <w, J v> is not <J^T w, v>.",
-        "Compare both with the measured derivative to see which one is wrong.",
-    )
-    BATCHED = (
-        "batched",
-        "The answer to a stack of tangents or cotangents is not the stack of the answers to each.",
-        "Make the derivative independent of further leading axes, or do not batch it.",
-    )
-    ASYMMETRIC = (
-        "asymmetric",
-        "A second derivative is not symmetric, as every Hessian is where it is continuous.",
-        "Look for a term that was differentiated in one order only.",
-    )
-
-
-_OF_ENTRIES = {Status.AGREES, Status.DISAGREES, Status.KINK, Status.JUMP, Status.UNDECIDED, Status.NONFINITE}
-BREACHES = frozenset(Status) - _OF_ENTRIES
-"""Statuses of an endpoint that broke its contract."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +85,8 @@ class Finding:
         The slopes measured at each step, smallest step first.
     column_claimed, column_estimated : ndarray or None
         All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
+    point : int
+        Where it was found: 0 for x0, else which of ``report.points``.
     """
 
     endpoint: str
@@ -212,6 +104,7 @@ class Finding:
     steps: tuple[Measured, ...] = ()
     column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
     column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
+    point: int = 0
 
 
 @dataclass(frozen=True)
@@ -235,6 +128,8 @@ class Pair:
         That multiple; above 1 the entry does not agree.
     sensitivity, typical : float
         Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them.
+    point : int
+        At which of ``report.points`` the worst entry was found.
     """
 
     endpoint: str
@@ -251,6 +146,7 @@ class Pair:
     excess: float
     sensitivity: float
     typical: float = math.nan
+    point: int = 0
 
     @property
     def failures(self) -> int:
@@ -306,6 +202,28 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A point at which was checked.
+
+    Parameters
+    ----------
+    origin : str
+        ``'x0'``, ``'given'`` for one of ``points=[...]``, or ``'drawn'`` for one of ``points=k``.
+    verdict : Verdict
+        What the check of this point alone came to.
+    draw : int
+        Number of the random draw, -1 where the point was not drawn. With the seed and x0 it gives the point again.
+    values : dict of str to ndarray
+        The differentiable inputs there, by path; empty at x0, and where they are more than 1000 numbers.
+    """
+
+    origin: str
+    verdict: Verdict
+    draw: int = -1
+    values: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of :func:`fdcheck.verify`: a verdict with its evidence.
 
@@ -330,6 +248,10 @@ class Report:
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
+    points : tuple of Point
+        Where was checked: x0 first.
+    settings : dict of str to object
+        What the check was asked for, in plain types, for :func:`fdcheck.replay`; empty where it cannot be replayed.
     """
 
     verdict: Verdict
@@ -345,6 +267,8 @@ class Report:
     max_failures: int = 10
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
+    points: tuple[Point, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:

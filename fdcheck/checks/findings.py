@@ -268,6 +268,8 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
     if problem.is_spent:
         seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
+        if problem.interrupt is not None:
+            return f"the check was interrupted before this entry was decided ({seen}); let it run to its end."
         return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]

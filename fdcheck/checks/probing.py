@@ -82,7 +82,8 @@ def look_beyond_sample(
     moved = np.count_nonzero(direction)
     others = f"the other {moved} input coordinates, moved together along one random direction,"
     try:
-        return _looked(probe, plan.others, direction, others) if moved else Beyond()
+        beyond = _looked(probe, plan.others, direction, others) if moved else Beyond()
+        return Beyond() if problem.interrupt is not None else beyond
     except Breach as breach:  # a jvp that fails on a dense tangent
         return Beyond(findings=(breach.finding,))
 

@@ -13,7 +13,7 @@ from fdcheck.checks.findings import by_severity
 from fdcheck.checks.plan import Plan
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Pair, Report, Status, Verdict
-from fdcheck.settings import Settings
+from fdcheck.settings import Settings, settings_as_data
 
 
 def findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
@@ -29,12 +29,14 @@ def findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
             )
         )
     if problem.apply.mutated:
-        findings.append(
-            Finding(
-                "apply", Status.MUTATION, "apply changes its argument in place; it was given copies, x0 is as it was."
-            )
-        )
+        findings.append(changes_its_argument())
     return findings
+
+
+def changes_its_argument() -> Finding:
+    """Return the finding that apply writes into its argument."""
+    text = "apply changes its argument in place; it was given copies, x0 is as it was."
+    return Finding("apply", Status.MUTATION, text)
 
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
@@ -96,7 +98,7 @@ def report_of(
         remarks.append("not selected, not checked: " + ", ".join(resting))
     if pairs:
         remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
-    if problem.is_spent:
+    if problem.is_spent and problem.interrupt is None:
         remarks.append(
             f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
             "doubt are undecided"
@@ -125,6 +127,7 @@ def report_of(
         versions=_versions(),
         max_failures=settings.max_failures,
         diagnoses=tuple(diagnoses),
+        settings=settings_as_data(settings),
     )
 
 
@@ -162,27 +165,31 @@ def about_sample(plan: Plan, settings: Settings, endpoints: Collection[str]) -> 
     return remarks
 
 
-def unmeasured_report(finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings) -> Report:
+def unmeasured_report(findings: Sequence[Finding], calls: Mapping[str, int], settings: Settings) -> Report:
     """Return the report of a check that could not even evaluate apply at x0.
 
     Parameters
     ----------
-    finding : Finding
+    findings : sequence of Finding
         Why.
-    apply, given, settings
-        The callables and what the user asked for.
+    calls : dict of str to int
+        Calls of apply and of each endpoint.
+    settings : Settings
+        What the user asked for.
     """
     return Report(
         verdict=Verdict.INCONCLUSIVE,
-        findings=(finding,),
+        findings=tuple(findings),
         pairs=(),
         coverage=Coverage(0, 0, 0, 0),
         sensitivity=math.nan,
-        applies=apply.calls,
-        endpoint_calls=dict.fromkeys(given, 0),
+        applies=calls.get("apply", 0),
+        endpoint_calls={name: count for name, count in calls.items() if name != "apply"},
         seed=settings.seed,
         notes=("nothing was measured",),
         versions=_versions(),
+        max_failures=settings.max_failures,
+        settings=settings_as_data(settings),
     )
 
 

@@ -260,10 +260,9 @@ def _take_steps(
     """Evaluate both sides of each requested (slot, step) and append them to the table."""
     slots = np.array([s for s, _ in requests], np.int64)
     h = np.array([v for _, v in requests])
-    moving = columns[slots]
-    above, up_step = targets(problem, moving, h, bounds)
-    below, down_step = targets(problem, moving, -h, bounds)
-    above[up_step == 0], below[down_step == 0] = np.nan, np.nan  # a step below half an ulp measures nothing
+    moving = np.repeat(columns[slots], 2)  # both sides of a step follow each other: an interrupt leaves whole steps
+    target, moved = targets(problem, moving, np.repeat(h, 2) * np.tile([1.0, -1.0], len(h)), bounds)
+    target[moved == 0] = np.nan  # a step below half an ulp measures nothing
     count = table.count.tolist()
     at = []
     for slot in slots.tolist():
@@ -271,10 +270,8 @@ def _take_steps(
         count[slot] += 1
     table.count[:] = count
     steps, own = np.array(at).T
-    table.spacing[:, steps, own] = up_step, -down_step
-    rows_up, rows_down = ([side[k] for k in at] for side in table.change)
-    column_differences(problem, moving, above, up_step, rows_up)
-    column_differences(problem, moving, below, down_step, rows_down)
+    table.spacing[:, steps, own] = moved[::2], -moved[1::2]
+    column_differences(problem, moving, target, moved, [side[k] for k in at for side in table.change])
 
 
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:

@@ -98,6 +98,14 @@ class Problem:
     progress : callable, optional
         Called with the calls of apply so far and those expected, before each.
 
+    Attributes
+    ----------
+    expected, ahead : int
+        Calls of apply that this point will take, and how many points like it there are from here on.
+    holds_interrupts : bool
+        Whether an interrupt inside of apply ends all further calls and is kept in ``interrupt``, for its owner to raise
+        when the report is made.
+
     Raises
     ------
     InvalidInput
@@ -117,7 +125,11 @@ class Problem:
     ) -> None:
         self.apply = apply
         self.is_spent = False
+        self.interrupt: BaseException | None = None
+        self.holds_interrupts = False
         self.expected = 0
+        self.ahead = 1
+        self._before = apply.calls
         self._most = sys.maxsize if max_applies is None else max_applies
         self._progress = progress
         self._is_watched = max_applies is not None or progress is not None
@@ -185,6 +197,12 @@ class Problem:
                 self.raised = Breach("apply", Status.RAISED, f"apply raised {described(error)} at {where(what)}.")
             out[:] = np.nan
             return
+        except BaseException as interrupt:
+            if not self.holds_interrupts:
+                raise
+            self.interrupt, self.is_spent, self._is_watched = interrupt, True, True
+            out[:] = np.nan
+            return
         leaves = [result]
         if not self._is_array or type(result) is not np.ndarray:  # a bare array needs no flattening
             leaves, spec = trees.flatten(result)
@@ -205,7 +223,7 @@ class Problem:
         self.is_spent = self.is_spent or self.apply.calls >= self._most
         if not self.is_spent and self._progress is not None:
             done = self.apply.calls + 1
-            self._progress(done, max(done, self.expected))
+            self._progress(done, max(done, self._before + self.ahead * self.expected))
         return not self.is_spent
 
     def copies(self) -> list[Any]:
@@ -220,6 +238,10 @@ class Problem:
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""
         return self._boxed(self.leaves), self.inputs.spec
+
+    def boxed(self, leaves: list[Any]) -> Any:
+        """Return the user's structure with other leaves, scalars as what they were."""
+        return self.inputs.spec.unflatten(self._boxed(leaves))
 
     def _boxed(self, leaves: list[Any]) -> list[Any]:
         boxed = list(leaves)
