@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fdcheck.api import differentiate, verify
     from fdcheck.estimates import Block, Estimate
     from fdcheck.recommend import recommend_eps
+    from fdcheck.replaying import replay
     from fdcheck.results import (
         Coverage,
         DerivativeMismatch,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         InvalidInput,
         Measured,
         Pair,
+        Point,
         Report,
         Status,
         Verdict,
@@ -43,11 +45,13 @@ __all__ = [
     "InvalidInput",
     "Measured",
     "Pair",
+    "Point",
     "Report",
     "Status",
     "Verdict",
     "differentiate",
     "recommend_eps",
+    "replay",
     "verify",
     "verify_second_order",
 ]
@@ -61,6 +65,7 @@ _HOME = {
     "Estimate": "fdcheck.estimates",
     "differentiate": "fdcheck.api",
     "recommend_eps": "fdcheck.recommend",
+    "replay": "fdcheck.replaying",
     "verify": "fdcheck.api",
     "verify_second_order": "fdcheck.second_order",
 }

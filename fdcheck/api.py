@@ -165,11 +165,22 @@ def verify(
     )  # fmt: skip
     given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
     Function("apply", apply)
-    return check_at_points(_checked, Asked(apply, given, settings, directions, progress), x0, further)
+    with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
+        return check_at_points(check_point, Asked(apply, given, settings, directions, progress), x0, further)
 
 
-def _checked(problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
-    """Return the report of one point."""
+def check_point(problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
+    """Return the report of a check at one point.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply at the point.
+    given : dict of str to Function
+        The endpoints.
+    settings : Settings
+        What the user asked for.
+    """
     notes: list[str] = []
     findings: list[Finding] = []
     diagnoses: list[Diagnosis] = []
@@ -182,7 +193,7 @@ def _checked(problem: Problem, given: Mapping[str, Function], settings: Settings
     def so_far() -> Report:
         return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
 
-    with np.errstate(all="ignore"), report_kept(problem, so_far):  # overflow beside x0 is looked at, not warned of
+    with report_kept(problem, so_far):
         claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes, contract or Contract())
         findings += breaches
         if contract is not None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fdcheck.checks.elementwise import limits_from
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.interrupts import keep_report, kept_report
@@ -98,8 +96,7 @@ class Place:
         """
         own = self.settings
         most = None if own.max_applies is None else self.apply.calls + own.max_applies
-        with np.errstate(all="ignore"):
-            problem = Problem(self.apply, self._start, own.input_paths, own.output_paths, most, self._progress)
+        problem = Problem(self.apply, self._start, own.input_paths, own.output_paths, most, self._progress)
         problem.ahead = ahead
         return problem
 

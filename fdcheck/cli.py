@@ -6,15 +6,20 @@ import contextlib
 import importlib
 import io
 import os
+import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
 
 import click
 
 from fdcheck.loading import CannotRun, callables, point, told
+from fdcheck.report.printable import printable
+
+if TYPE_CHECKING:
+    from fdcheck.results import Report
 
 _Result = TypeVar("_Result")
 
@@ -24,7 +29,7 @@ STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 _COULD_NOT_RUN = 2
 _INTERRUPTED = 130
 
-_ELSEWHERE = {"tesseract": "fdcheck.cli_tesseract"}
+_ELSEWHERE = {"replay": "fdcheck.cli_replay", "tesseract": "fdcheck.cli_tesseract"}
 """Commands that live in a module of their own, imported when they are asked for."""
 
 
@@ -80,7 +85,7 @@ def _pointer_to_help(error: click.ClickException) -> str:
 
 def _complain(message: str) -> None:
     """Print a message on stderr as one line."""
-    click.echo("fdcheck: " + " ".join(message.split()), err=True)
+    click.echo("fdcheck: " + printable(" ".join(message.split())), err=True)
 
 
 def steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -137,6 +142,12 @@ def main() -> None:
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
 @click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to check. Repeatable.")
 @click.option("--endpoints", metavar="NAME", multiple=True, help="Endpoint to check, of those given. Repeatable.")
+@click.option("--points", type=int, metavar="K", help="Random points around INPUTS that are checked beside it.")
+@click.option(
+    "--directions",
+    metavar="INPUTS",
+    help="Directions along which parts of the input move, in the form of INPUTS: a stack of them for each path.",
+)
 @click.option("--max-evals", type=int, help="Input elements moved one by one; 1000 by default, else sampled.")
 @click.option("--max-applies", type=int, help="Calls of APPLY, at most; no limit by default.")
 @click.option(
@@ -165,6 +176,7 @@ def verify(
     jacobian: str | None,
     jvp: str | None,
     vjp: str | None,
+    directions: str | None,
     progress: bool | None,
     as_json: bool,
     **options: Any,
@@ -192,13 +204,43 @@ def verify(
         raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
     from fdcheck import api
 
-    with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
-        given = {name: value for name, value in options.items() if value not in (None, (), {})}
-        with shown_progress(progress) as shown:
-            functions = callables(apply, endpoints)
-            report = _called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
-    click.echo(report.to_json() if as_json else str(report))
+    try:
+        with contextlib.redirect_stdout(
+            sys.stderr
+        ):  # the report stays alone on stdout, whatever the user's code prints
+            given = {name: value for name, value in options.items() if value not in (None, (), {})}
+            if directions is not None:
+                given["directions"] = point(directions, "--directions")
+            with shown_progress(progress) as shown:
+                functions = callables(apply, endpoints)
+                report = called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
+    except KeyboardInterrupt as interrupt:
+        show_what_was_found(interrupt, as_json)
+        raise
+    leave_with(
+        report, as_json, f"fdcheck replay REPORT.json {command_line(apply, inputs, endpoints)} --finding {{number}}"
+    )
+
+
+def leave_with(report: Report, as_json: bool, replay: str) -> NoReturn:
+    """Print a report and leave with its exit status; ``replay`` is the command that replays a finding."""
+    from fdcheck.report.text import report_text
+
+    click.echo(report.to_json() if as_json else report_text(report, replay))
     raise click.exceptions.Exit(STATUS[report.verdict])
+
+
+def show_what_was_found(interrupt: BaseException, as_json: bool) -> None:
+    """Print the report that an interrupted check leaves on its exception."""
+    report = getattr(interrupt, "report", None)
+    if report is not None:
+        click.echo(report.to_json() if as_json else str(report))
+
+
+def command_line(apply: str, inputs: str, endpoints: Mapping[str, str]) -> str:
+    """Return arguments that name the functions and the point, to paste; braces are doubled."""
+    options = [word for name, place in endpoints.items() for word in (f"--{name}", place)]
+    return shlex.join([apply, inputs, *options]).replace("{", "{{").replace("}", "}}")
 
 
 @main.command()
@@ -232,7 +274,7 @@ def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
         function = callables(apply, {})["apply"]
-        advice = _called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+        advice = called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
     click.echo(advice.to_json() if as_json else str(advice))
     raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
 
@@ -320,7 +362,7 @@ def _own_stderr() -> Iterator[TextIO]:
         yield stream
 
 
-def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
+def called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
     """Return what a function returns; whatever it raises is told in one line."""
     from fdcheck.results import InvalidInput
 

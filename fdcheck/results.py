@@ -321,3 +321,21 @@ class Report:
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Report:
+        """Return the report that a JSON document holds, such as to replay one of its findings.
+
+        Parameters
+        ----------
+        text : str or bytes
+            What :meth:`to_json` gave.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no such document.
+        """
+        from fdcheck.report.reading import report_from_json
+
+        return report_from_json(text)

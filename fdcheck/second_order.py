@@ -191,6 +191,7 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         endpoint_calls=calls,
         notes=tuple(dict.fromkeys([*notes, *(note for report in reports for note in report.notes)])),
         diagnoses=tuple(diagnosis for report in reports for diagnosis in report.diagnoses),
+        settings={},
     )
 
 
@@ -231,6 +232,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
         notes=tuple(text(note) for note in report.notes),
         applies=0,
         endpoint_calls=calls,
+        settings={},
     )
 
 

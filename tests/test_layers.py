@@ -21,7 +21,7 @@ ROOMS = (
     ("report",),
     ("at_points",),
     ("api", "recommend"),
-    ("second_order",),
+    ("second_order", "replaying"),
 )
 FRONT_ENDS = len(ROOMS)
 """Where everything else stands: cli, cli_tesseract, demo, adapters."""

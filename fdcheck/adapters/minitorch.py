@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ def check_gradient(
             atol=absolute,
             rtol=allowed,
         )
-    found = as_theirs(found, rtol, absolute)
+    found = dataclasses.replace(as_theirs(found, rtol, absolute), settings={})
     if report:
         return found
     found.raise_if_failed()

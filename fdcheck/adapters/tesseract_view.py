@@ -308,6 +308,7 @@ class View:
             endpoint_calls={_LONG.get(name, name): calls for name, calls in report.endpoint_calls.items()},
             notes=tuple(self.relabelled(note) for note in report.notes),
             diagnoses=tuple(self._told(diagnosis) for diagnosis in report.diagnoses),
+            settings={},
         )
 
     def _told(self, diagnosis: Diagnosis) -> Diagnosis:

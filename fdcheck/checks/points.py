@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,7 +118,10 @@ def together(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
 
 
 def _at(finding: Finding, point: int) -> Finding:
-    return dataclasses.replace(finding, point=point) if point else finding
+    """Return a finding that tells of another point than x0."""
+    if not point:
+        return finding
+    return dataclasses.replace(finding, point=point, message=re.sub(r"\bx0\b", f"point {point}", finding.message))
 
 
 def _joined(pairs: Sequence[Pair]) -> tuple[Pair, ...]:

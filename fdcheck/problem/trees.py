@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import re
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,9 @@ import optree
 from numpy.typing import NDArray
 
 from fdcheck.results import InvalidInput
+
+_LONGEST_KEY = 200
+"""Characters of a key that a path shows."""
 
 _NAMESPACE = "fdcheck"  # dataclasses are registered with optree here, where nobody else sees it
 
@@ -202,8 +206,17 @@ def structure(tree: Any, name: str) -> tuple[list[Any], Layout]:
         Differentiable leaves as arrays, others as they are.
     layout : Layout
         Where each differentiable leaf lies in the vector of real coordinates.
+
+    Raises
+    ------
+    InvalidInput
+        If the structure is nested so deeply that it cannot be walked.
     """
-    leaves, spec = flatten(tree)
+    try:
+        leaves, spec = flatten(tree)
+    except RecursionError as error:
+        what = {"x": "x0", "y": "apply: the output"}.get(name, name)
+        raise InvalidInput(f"{what}: nested too deeply, more than about 1000 levels; flatten it") from error
     accessors = spec.accessors()
     paths = tuple(_path_text(accessor, name, bare=True) for accessor in accessors)
     if len(set(paths)) < len(paths):  # {'x': [1.0], 0: 2.0} has two leaves that would both be x[0]
@@ -351,12 +364,27 @@ def _path_text(accessor: Any, name: str, bare: bool) -> str:
         else:
             key, is_field = entry.entry, False
         if bare and not text and isinstance(key, str) and key.isidentifier():
-            text = key
+            text = _shortened(key)
         elif is_field:
             text = f"{text or name}.{key}"
         else:
-            text = f"{text or name}[{key!r}]"
+            text = f"{text or name}[{_shortened(_shown(key))}]"
     return text or name
+
+
+def _shown(key: Any) -> str:
+    """Return a key as Python writes it, or what it is where it cannot be written."""
+    try:
+        return repr(key)
+    except Exception:
+        return f"<{type(key).__name__}>"
+
+
+def _shortened(key: str) -> str:
+    """Return a key that is not too long for a path; the checksum keeps keys apart that begin alike."""
+    if len(key) <= _LONGEST_KEY:
+        return key
+    return f"{key[: _LONGEST_KEY // 2]}...{zlib.crc32(key.encode(errors='replace')):08x}"
 
 
 def _register_dataclass(cls: type) -> None:

@@ -8,36 +8,43 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fdcheck.estimates import Estimate
-from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.report.printable import printable, shortened
+from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Report, Status, Verdict
 
 _WIDTH = 80
 _FULL_FINDINGS = 3
 _SHOWN_PAIRS = 12
 _SHOWN_STEPS = 5
-"""Lines that fit one screen of a terminal with the verdict still in sight."""
+_LONGEST = 1200
+"""Lines that fit one screen of a terminal with the verdict still in sight, and characters of one remark."""
 
 
-def report_text(report: Report) -> str:
+def report_text(report: Report, replay: str = "") -> str:
     """Return a report as text of at most 80 columns.
 
     Parameters
     ----------
     report : Report
         The result of a check.
+    replay : str
+        How to replay a finding, where that is not a call of :func:`fdcheck.replay`; ``{number}`` stands for its number.
     """
-    accepted = [f for f in report.findings if f.status in (Status.KINK, Status.JUMP)]
-    others = [f for f in report.findings if f.status not in (Status.KINK, Status.JUMP)]
+    numbered = list(enumerate(report.findings, 1))
+    accepted = [(k, f) for k, f in numbered if f.status in (Status.KINK, Status.JUMP)]
+    others = [(k, f) for k, f in numbered if f.status not in (Status.KINK, Status.JUMP)]
     lines = [
         *_headline(report),
         *_endpoint_lines(report),
+        *_points(report),
         *_diagnoses(report.diagnoses),
-        *_findings(others, "Findings, furthest beyond what is allowed first:", report.max_failures),
+        *_findings(report, others, "Findings, furthest beyond what is allowed first:"),
         *_advice(report),
-        *_pairs(report.pairs),
-        *_findings(accepted, "Accepted at kinks and jumps:", report.max_failures),
+        *_pairs(report),
+        *_findings(report, accepted, "Accepted at kinks and jumps:"),
+        *_replay(report, replay),
         *_notes(report),
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def estimate_text(estimate: Estimate) -> str:
@@ -54,7 +61,7 @@ def estimate_text(estimate: Estimate) -> str:
         if block.value.size <= 4:
             pairs = zip(block.value.ravel(), block.error.ravel(), strict=True)
             lines.append("    " + ", ".join(f"{v:.8g} +- {e:.1g}" for v, e in pairs))
-    return "\n".join([*lines, *_wrapped(estimate.notes)])
+    return "\n".join(map(printable, [*lines, *_wrapped(estimate.notes)]))
 
 
 def _headline(report: Report) -> Iterator[str]:
@@ -97,26 +104,72 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
 
 
-def _findings(findings: Sequence[Finding], title: str, most: int) -> Iterator[str]:
-    """Yield findings, of each endpoint as many as are wanted."""
+def _points(report: Report) -> Iterator[str]:
+    """Yield how many points were checked and which did not pass, where there is more than x0."""
+    if len(report.points) < 2:
+        return
+    given = sum(point.origin == "given" for point in report.points)
+    drawn = sum(point.origin == "drawn" for point in report.points)
+    parts = [
+        "x0",
+        *([f"{given} given"] if given else []),
+        *([f"{drawn} drawn around it, seed {report.seed}"] if drawn else []),
+    ]
+    text = f"{len(report.points)}: {', '.join(parts)}"
+    for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        which = ["x0" if k == 0 else str(k) for k, point in enumerate(report.points) if point.verdict is verdict]
+        text += f"; {verdict} at {', '.join(which)}" if which else ""
+    width = max((9, *map(len, report.endpoint_calls)))
+    lead = f"  {'points':{width}} "
+    yield from textwrap.wrap(text, _WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead))
+
+
+def _replay(report: Report, how: str) -> Iterator[str]:
+    """Yield how one finding is had again, alone."""
+    number = next((k for k, f in enumerate(report.findings, 1) if f.endpoint in report.endpoint_calls), 0)
+    if not number or not report.settings:
+        return
+    endpoint = report.findings[number - 1].endpoint
+    call = how.format(number=number) or f"fdcheck.replay(report, {number}, apply, x0, {endpoint}={endpoint})"
+    yield ""
+    yield f"To replay finding {number} alone{' (REPORT.json is what --json prints)' if how else ''}:"
+    yield f"  {call}"
+
+
+def _findings(report: Report, findings: Sequence[tuple[int, Finding]], title: str) -> Iterator[str]:
+    """Yield findings with their numbers, of each endpoint as many as are wanted, the first three in full."""
     if not findings:
         return
     yield ""
     yield title
     seen: Counter[str] = Counter()
-    for number, finding in enumerate(findings, 1):
+    for place, (number, finding) in enumerate(findings, 1):
         seen[finding.endpoint] += 1
-        if seen[finding.endpoint] <= most:
-            yield from _finding(number, finding)
-    left_out = sum(max(0, count - most) for count in seen.values())
+        if seen[finding.endpoint] <= report.max_failures:
+            where = _place(finding) + _at_point(report, finding)
+            yield from textwrap.wrap(
+                f"{finding.endpoint} {finding.status}{where}",
+                _WIDTH, initial_indent=f"{number:3}. ", subsequent_indent="     ", break_long_words=False,
+            )  # fmt: skip
+            yield from _finding(finding, place <= _FULL_FINDINGS)
+    left_out = sum(max(0, count - report.max_failures) for count in seen.values())
     if left_out:
         yield f"  ... and {left_out} more in report.findings and --json (max_failures)"
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
-    """Yield a finding: where, what, the steps behind it and what to do; the first three in full."""
-    yield f"{number:3}. {finding.endpoint} {finding.status}{_place(finding)}"
-    if number > _FULL_FINDINGS and math.isfinite(finding.estimated) and finding.status is not Status.KINK:
+def _at_point(report: Report, finding: Finding) -> str:
+    """Return at which point a finding was made, and what the input is there, empty for x0."""
+    if not finding.point:
+        return ""
+    values = report.points[finding.point].values.get(finding.input) if finding.point < len(report.points) else None
+    is_there = values is not None and len(finding.input_index) == values.ndim
+    value = f" = {values[finding.input_index]:.6g}" if values is not None and is_there else ""
+    return f", at point {finding.point}" + (f", {_element(finding.input, finding.input_index)}{value}" if value else "")
+
+
+def _finding(finding: Finding, is_full: bool) -> Iterator[str]:
+    """Yield what is said of a finding: the numbers, the steps behind them and what to do."""
+    if not is_full and math.isfinite(finding.estimated) and finding.status is not Status.KINK:
         yield f"     claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         return
     yield from _block(finding.message)
@@ -208,7 +261,7 @@ def _place(finding: Finding) -> str:
 
 
 def _element(path: str, index: tuple[int, ...]) -> str:
-    return path + (f"[{', '.join(map(str, index))}]" if index else "")
+    return shortened(path) + (f"[{', '.join(map(str, index))}]" if index else "")
 
 
 def _comparison(finding: Finding) -> str:
@@ -228,8 +281,9 @@ def _spread(steps: Sequence[Measured]) -> list[Measured]:
     return [steps[round(k * last / (_SHOWN_STEPS - 1))] for k in range(_SHOWN_STEPS)]
 
 
-def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
+def _pairs(report: Report) -> Iterator[str]:
     """Yield a table of the pairs, the worst first."""
+    pairs = report.pairs
     if not pairs:
         return
     yield ""
@@ -238,7 +292,7 @@ def _pairs(pairs: Sequence[Pair]) -> Iterator[str]:
     yield f"  {'output / input':22} {'endpoint':{width}} {'failed':>11} {'claimed':>10} {'measured':>10} {'bar':>7}"
     ranked = sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
     for pair in ranked[:_SHOWN_PAIRS]:
-        name = f"{pair.output} / {pair.input}"
+        name = f"{shortened(pair.output)} / {shortened(pair.input)}"
         if len(name) > 22:
             yield from textwrap.wrap(name, _WIDTH, initial_indent="  ", subsequent_indent="    ")
             name = ""
@@ -257,8 +311,13 @@ def _notes(report: Report) -> Iterator[str]:
 
 def _wrapped(notes: Sequence[str]) -> Iterator[str]:
     for note in notes:
-        yield from textwrap.wrap(note, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+        yield from textwrap.wrap(_cut(note), _WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
 
 def _block(text: str) -> Iterator[str]:
-    yield from textwrap.wrap(text, _WIDTH, initial_indent="     ", subsequent_indent="     ")
+    yield from textwrap.wrap(_cut(text), _WIDTH, initial_indent="     ", subsequent_indent="     ")
+
+
+def _cut(text: str) -> str:
+    """Return a sentence that fits a screen."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... ({len(text)} characters)"
