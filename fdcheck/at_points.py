@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from fdcheck.checks.elementwise import limits_from
 from fdcheck.checks.findings import by_severity
@@ -124,10 +125,8 @@ def split_points(points: Any, x0: Any) -> tuple[int | None, list[Any]]:
     """
     if points is None:
         return None, []
-    try:
-        return operator.index(points), []
-    except TypeError:
-        pass
+    if hasattr(points, "__index__") and not np.ndim(points):
+        return points, []
     if isinstance(points, str | bytes | Mapping) or not hasattr(points, "__iter__"):
         raise InvalidInput(f"points: expected a whole number or a list of points like x0, got {points!r:.60}")
     given = list(points)
@@ -138,7 +137,7 @@ def split_points(points: Any, x0: Any) -> tuple[int | None, list[Any]]:
             raise InvalidInput(f"points[{k}]: expected the structure of x0, {trees.shapes_text(layout)}, got another")
         moving = {leaf.position: leaf.dtype for leaf in other.leaves}
         for leaf in layout.leaves:
-            if moving.get(leaf.position) != leaf.dtype:
+            if leaf.position not in moving or moving[leaf.position] != leaf.dtype:
                 got = getattr(own[leaf.position], "dtype", type(own[leaf.position]).__name__)
                 raise InvalidInput(f"points[{k}]: expected {leaf.dtype} at {leaf.path}, as in x0, got {got}")
     return 0, given
