@@ -205,4 +205,4 @@ def bounds_from(problem: Problem, limits: Sequence[tuple[Leaf, NDArray[np.float6
 def _rounded(limit: NDArray[np.float64], leaf: Leaf) -> NDArray[np.float64]:
     """Return limits as a leaf can hold them, so that float32(0.1) lies within 0.1."""
     with np.errstate(over="ignore"):
-        return limit.astype(leaf.real_dtype).astype(np.float64)
+        return np.asarray(limit, leaf.real_dtype).astype(np.float64)

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import math
 import re
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +16,8 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
+from fdcheck.problem.paths import path_matches, path_text
 from fdcheck.results import InvalidInput
-
-_LONGEST_KEY = 200
-"""Characters of a key that a path shows."""
 
 _NAMESPACE = "fdcheck"  # dataclasses are registered with optree here, where nobody else sees it
 
@@ -218,9 +215,9 @@ def structure(tree: Any, name: str) -> tuple[list[Any], Layout]:
         what = {"x": "x0", "y": "apply: the output"}.get(name, name)
         raise InvalidInput(f"{what}: nested too deeply, more than about 1000 levels; flatten it") from error
     accessors = spec.accessors()
-    paths = tuple(_path_text(accessor, name, bare=True) for accessor in accessors)
+    paths = tuple(path_text(accessor, name, bare=True) for accessor in accessors)
     if len(set(paths)) < len(paths):  # {'x': [1.0], 0: 2.0} has two leaves that would both be x[0]
-        paths = tuple(_path_text(accessor, name, bare=False) for accessor in accessors)
+        paths = tuple(path_text(accessor, name, bare=False) for accessor in accessors)
     found: list[Leaf] = []
     start = 0
     for position, (path, value) in enumerate(zip(paths, leaves, strict=True)):
@@ -345,46 +342,6 @@ def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
             other = "; a path ends at an array, single elements cannot be selected"
         raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
     return hits
-
-
-def path_matches(path: str, pattern: str) -> bool:
-    """Return whether ``pattern`` names ``path`` or a part of the structure that ``path`` lies in."""
-    parts = [{"*": ".*", "?": "."}.get(c, re.escape(c)) for c in pattern]
-    return re.fullmatch("".join(parts) + r"(?:[\[.].*)?", path, re.DOTALL) is not None
-
-
-def _path_text(accessor: Any, name: str, bare: bool) -> str:
-    """Return an accessor as ``params['w'][0]``, a first key that is a plain name standing bare if wanted."""
-    text = ""
-    for entry in accessor:
-        if isinstance(entry, optree.NamedTupleEntry):
-            key, is_field = entry.field, True
-        elif isinstance(entry, optree.GetAttrEntry):
-            key, is_field = entry.name, True
-        else:
-            key, is_field = entry.entry, False
-        if bare and not text and isinstance(key, str) and key.isidentifier():
-            text = _shortened(key)
-        elif is_field:
-            text = f"{text or name}.{key}"
-        else:
-            text = f"{text or name}[{_shortened(_shown(key))}]"
-    return text or name
-
-
-def _shown(key: Any) -> str:
-    """Return a key as Python writes it, or what it is where it cannot be written."""
-    try:
-        return repr(key)
-    except Exception:
-        return f"<{type(key).__name__}>"
-
-
-def _shortened(key: str) -> str:
-    """Return a key that is not too long for a path; the checksum keeps keys apart that begin alike."""
-    if len(key) <= _LONGEST_KEY:
-        return key
-    return f"{key[: _LONGEST_KEY // 2]}...{zlib.crc32(key.encode(errors='replace')):08x}"
 
 
 def _register_dataclass(cls: type) -> None:

@@ -313,14 +313,6 @@ def test_a_path_of_an_integer_leaf_is_said_to_be_carried_along():
         trees.matching(layout, "params['n']", "eps_for")
 
 
-def test_letters_of_regular_expressions_and_brackets_stand_for_themselves():
-    assert trees.path_matches("x['a+b']", "x['a+b']")
-    assert not trees.path_matches("x['aab']", "x['a+b']")
-    assert not trees.path_matches("layerXbias", "layer.bias")
-    assert not trees.path_matches("a", "[abc]")
-    assert trees.path_matches("x['two\nlines'][0]", "x['two*']")
-
-
 def test_leaves_not_selected_rest_at_zero_and_keep_their_kind():
     leaves, whole = trees.structure({"a": np.ones((2, 1), np.float32), "b": 2.0, "c": "s", "d": np.complex64(1j)}, "x")
     layout = trees.select(whole, ["b"], "input_paths")
