@@ -300,8 +300,15 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     noise = float(found.rules.noise.level[row])
     return (
         f"noise: apply's output carries {noise:.1g} of noise, so the slope is uncertain by {error:.1g} ({values}); "
-        "reduce the noise (tighter solver tolerance, float64) or widen rtol."
+        f"reduce the noise (tighter solver tolerance, float64), {_wider(problem, found, column)}or widen rtol."
     )
+
+
+def _wider(problem: Problem, found: Elementwise, column: int) -> str:
+    """Return that bounds are what keeps the steps small, empty where they do not."""
+    x, bounds = float(problem.x[column]), found.rules.bounds
+    room = max(float(bounds.upper[column]) - x, x - float(bounds.lower[column]))
+    return f"widen bounds, which leave steps up to {room:.2g}, " if room < found.rules.steps.high[column] else ""
 
 
 def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> float:
