@@ -56,6 +56,27 @@ def test_right_claims_pass_and_wrong_ones_fail_at_edges(kind, edge, dtype):
         assert {found.input_index for found in report.findings if found.status is Status.DISAGREES} == {(k,)}
 
 
+@pytest.mark.parametrize("seed", [17, 22, 25, 26, 38])
+def test_slopes_of_one_side_that_cross_zero_are_no_cusp(seed):
+    draw = np.random.default_rng(seed)
+    edge = np.float32(-30 * draw.uniform(0.5, 2))
+    a = 10 ** draw.uniform(-4, -2) * draw.choice([-1, 1])
+    b, c = -np.sign(a) * 10 ** draw.uniform(-4, -2.5), draw.uniform(0.1, 2)
+
+    def parabola(x):
+        if x[0] < edge:
+            raise ValueError("outside of the domain")
+        way = float(x[0]) - float(edge)
+        return np.array([c + a * way + b * way**2], np.float32)
+
+    def verdict(factor):
+        jvp = lambda x, t: np.array([np.float32(factor * a * t[0])])  # noqa: E731
+        return str(fdcheck.verify(parabola, np.array([edge]), jvp=jvp).verdict)
+
+    assert verdict(1.0) != "fail"
+    assert verdict(-1.0) == "fail"
+
+
 @DTYPES
 def test_an_output_that_is_nan_spoils_no_other(dtype):
     def f(x):

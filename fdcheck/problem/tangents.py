@@ -291,7 +291,13 @@ def _real_rows(leaf: Leaf, rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _room(stack: _Stack, low: _Vector, high: _Vector) -> tuple[_Vector, _Vector]:
-    """Return how far along each direction the limits allow, whichever of the others move too."""
+    """Return how far along each direction the limits allow, whichever of the others move too.
+
+    Raises
+    ------
+    InvalidInput
+        If one cannot move at all.
+    """
     x = trees.real_view(np.asarray(stack.value)).astype(np.float64)
     along = _real_rows(stack.leaf, stack.rows)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -299,4 +305,11 @@ def _room(stack: _Stack, low: _Vector, high: _Vector) -> tuple[_Vector, _Vector]
     upward = np.where(along == 0, np.inf, np.maximum(to_high, to_low)).min(axis=1)
     downward = np.where(along == 0, np.inf, np.maximum(-to_high, -to_low)).min(axis=1)
     shares = len(along) * (1 + 1e-6)  # 1e-6: what rounding may add to a move to the very limit
-    return stack.origin - downward / shares, stack.origin + upward / shares
+    lower, upper = stack.origin - downward / shares, stack.origin + upward / shares
+    stuck = np.flatnonzero(~(lower < upper))
+    if stuck.size:
+        k, path = int(stuck[0]), stack.leaf.path
+        raise InvalidInput(
+            f"bounds: direction {k} of {path} has no room on either side, since {path} lies at its limits"
+        )
+    return lower, upper

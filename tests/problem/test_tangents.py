@@ -258,6 +258,14 @@ def test_bounds_beside_which_there_is_no_room_are_named():
         fdcheck.verify(entropy, np.array([0.1, 0.9]), vjp=entropy_vjp, directions=pairwise(2), bounds=(0.2, 1.0))
 
 
+def test_a_direction_without_room_is_named():
+    f, vjp = (lambda x: np.sum(x**2)), (lambda x, ct: 2 * x * ct)
+    options = {"directions": [[1.0, 0.0], [1.0, 1.0]], "bounds": (0.0, 1.0)}
+    with pytest.raises(InvalidInput, match="bounds: direction 1 of x has no room on either side, since x lies at its"):
+        fdcheck.verify(f, np.array([0.0, 1.0]), vjp=vjp, **options)
+    assert fdcheck.verify(f, np.array([0.0, 0.5]), vjp=vjp, **options).passed
+
+
 def test_directions_of_an_input_that_is_not_selected_do_no_harm(definite):
     options = {"directions": {"S": symmetric(3)}, "input_paths": ["w"], "bounds": (-100.0, 100.0)}
     report = fdcheck.verify(scaled_logdet, definite, vjp=LOGDET["vjp"], **options)
