@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 
 from fdcheck.at_points import Asked, check_at_points, split_points
-from fdcheck.checks.diagnosis import diagnosed
+from fdcheck.checks.checking import Outcome, check
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
-from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings, pairs_of
+from fdcheck.checks.findings import STATUS_OF_CODE
 from fdcheck.checks.interrupts import report_kept
-from fdcheck.checks.plan import expected_applies, planned, whole
-from fdcheck.checks.probing import look_beyond_sample
+from fdcheck.checks.plan import planned, whole
 from fdcheck.checks.products import owed
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out
 from fdcheck.estimates import Block, Estimate
 from fdcheck.numerics import kernels
-from fdcheck.numerics.differences import measured_columns
 from fdcheck.problem.callables import Function, Problem, measurable_problem
-from fdcheck.problem.endpoints import claims_of
-from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
+from fdcheck.problem.endpoints import Claims
+from fdcheck.results import InvalidInput, Report, Status
 from fdcheck.settings import Contract, Settings, settings_from
 
 
@@ -42,6 +40,7 @@ def verify(
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
     directions: Any = None,
     points: int | Sequence[Any] | None = None,
+    method: str | None = None,
     max_evals: int | None = None,
     max_applies: int | None = None,
     max_output_samples: int | None = None,
@@ -95,15 +94,21 @@ def verify(
         So many random points around x0 are checked beside it, or the points that are given, each with the structure
         and dtypes of x0. Random ones move every element by up to twice its size, within the bounds; where apply is
         not finite another one is drawn.
+    method : str, optional
+        ``'elementwise'`` moves inputs one by one; ``'probe'`` moves all of them together along a random direction and
+        traces a disagreement to its entries, at a cost that does not grow with the input; ``'auto'``, the default,
+        takes the first for up to 1000 inputs or where ``max_evals``, ``max_applies`` or a step is given, else the
+        second, and adds a sample of inputs moved one by one where that says too little of single entries.
     max_evals : int, optional
-        Input elements moved one by one, at most; 1000 by default. Of a larger input a sample is drawn without
-        replacement, a few elements of every path and the rest in proportion to size; the elements outside of it are
-        checked together along one random direction.
+        Input elements moved one by one, at most; by default all of up to 1000. Of a larger input a sample is drawn
+        without replacement, a few elements of every path and the rest in proportion to size; the elements outside of it
+        are checked together along one random direction.
     max_applies : int, optional
         Calls of apply, at most; no limit by default. Fewer elements are sampled where it would not suffice, and what
         is still open when it is spent is undecided.
     max_output_samples : int, optional
-        Output elements for which a vjp is called, at most, drawn without replacement; 1000 by default.
+        Output elements for which a vjp is called one by one, at most, drawn without replacement; by default all of up
+        to 1000, and 32 of more. The others are checked through random sums of all outputs.
     max_failures : int, optional
         Findings that ``print(report)`` shows of each endpoint; 10 by default. The report itself keeps them.
     seed : int, optional
@@ -160,7 +165,7 @@ def verify(
     count, further = split_points(points, x0)
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
-        endpoints=endpoints, bounds=bounds, points=count, max_evals=max_evals, max_applies=max_applies,
+        endpoints=endpoints, bounds=bounds, points=count, method=method, max_evals=max_evals, max_applies=max_applies,
         max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract,
     )  # fmt: skip
     given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
@@ -181,38 +186,20 @@ def check_point(problem: Problem, given: Mapping[str, Function], settings: Setti
     settings : Settings
         What the user asked for.
     """
-    notes: list[str] = []
-    findings: list[Finding] = []
-    diagnoses: list[Diagnosis] = []
-    pairs: list[Pair] = []
-    measured = 0
     limits = limits_from(problem, settings)
-    plan = planned(problem, settings)
+    outcome = Outcome(planned(problem, settings))
     contract = settings.contract
-
-    def so_far() -> Report:
-        return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, measured)
-
-    with report_kept(problem, so_far):
-        claimed, breaches = claims_of(given, problem, plan.columns, plan.rows, notes, contract or Contract())
-        findings += breaches
+    with report_kept(problem, lambda: report_of(problem, outcome, given, settings)):
+        claims = Claims(given, problem, contract or Contract())
+        check(problem, claims, settings, limits, outcome)
+        findings = [*claims.findings, *outcome.findings]
         if contract is not None:
-            findings += owed(problem, {name: given[name] for name in claimed.names}, contract, settings.seed)
-        if claimed.matrix.size:
-            problem.expected = expected_applies(plan, settings)
-            found = measure(problem, claimed, settings, limits, plan)
-            if not plan.is_whole:
-                about_others = look_beyond_sample(problem, given, claimed, found, plan, settings.seed)
-                notes += about_others.notes
-                findings += about_others.findings
-            measured = len(plan.columns) if plan.is_whole else measured_columns(found.measurement)
-            for comparison in compared(claimed, found):
-                pairs += pairs_of(problem, comparison)
-                findings += entry_findings(problem, comparison)
-                diagnoses += diagnosed(problem, comparison)
-            findings += findings_about_apply(problem, found)
-            notes += steps_left_out(problem, pairs, findings)
-    return so_far()
+            findings += owed(problem, {name: given[name] for name in claims.names}, contract, settings.seed)
+        if outcome.pairs:
+            findings += findings_about_apply(problem, outcome.scatter)
+            outcome.notes += steps_left_out(problem, outcome.pairs, findings)
+        outcome.findings, outcome.notes = findings, [*claims.notes, *outcome.notes]
+    return report_of(problem, outcome, given, settings)
 
 
 def differentiate(
@@ -271,8 +258,8 @@ def differentiate(
     with np.errstate(all="ignore"):
         problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
         found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
-    about = findings_about_apply(problem, found)
-    about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    about = findings_about_apply(problem, found.rules.noise.scatter)
+    about += [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
     notes = [finding.message for finding in about]
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 

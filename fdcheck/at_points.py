@@ -98,7 +98,7 @@ class Place:
         own = self.settings
         most = None if own.max_applies is None else self.apply.calls + own.max_applies
         problem = Problem(self.apply, self._start, own.input_paths, own.output_paths, most, self._progress)
-        problem.ahead = ahead
+        problem.course.ahead = ahead
         return problem
 
     def around(self, problem: Problem, draw: int) -> Any:

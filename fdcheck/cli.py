@@ -142,16 +142,17 @@ def main() -> None:
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
 @click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to check. Repeatable.")
 @click.option("--endpoints", metavar="NAME", multiple=True, help="Endpoint to check, of those given. Repeatable.")
+@click.option("--method", metavar="WORD", help="auto, elementwise (inputs alone) or probe (together); auto by default.")
 @click.option("--points", type=int, metavar="K", help="Random points around INPUTS that are checked beside it.")
 @click.option(
     "--directions",
     metavar="INPUTS",
     help="Directions along which parts of the input move, in the form of INPUTS: a stack of them for each path.",
 )
-@click.option("--max-evals", type=int, help="Input elements moved one by one; 1000 by default, else sampled.")
+@click.option("--max-evals", type=int, help="Input elements moved one by one; by default all of up to 1000.")
 @click.option("--max-applies", type=int, help="Calls of APPLY, at most; no limit by default.")
 @click.option(
-    "--max-output-samples", type=int, help="Output elements a vjp is called for; 1000 by default, else sampled."
+    "--max-output-samples", type=int, help="Output elements a vjp is called for; by default all of up to 1000."
 )
 @click.option("--max-failures", type=int, help="Findings printed of each endpoint; 10 by default. JSON has more.")
 @click.option("--seed", type=int, help="Seed of the random directions and samples; 0 by default.")

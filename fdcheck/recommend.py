@@ -87,7 +87,8 @@ def recommend_eps(
     (True, 'curvature')
     """
     settings = settings_from(
-        "strict", rtol=rtol, input_paths=input_paths, output_paths=output_paths, bounds=bounds, max_evals=max_evals,
+        "strict", method="elementwise", rtol=rtol, input_paths=input_paths, output_paths=output_paths, bounds=bounds,
+        max_evals=max_evals,
         seed=seed,
     )  # fmt: skip
     settings = dataclasses.replace(settings, eps=None, eps_for={})  # a step that a project forces is no advice
@@ -200,7 +201,7 @@ def _usual(result: Recommended, part: Any) -> dict[str, float]:
 
 def _notes(problem: Problem, result: Recommended) -> list[str]:
     """Return remarks on apply and on what was left out."""
-    notes = [breach.finding.message for breach in (problem.raised, problem.changed) if breach is not None]
+    notes = [breach.finding.message for breach in (problem.course.raised, problem.course.changed) if breach is not None]
     scatter = result.found.rules.noise.scatter
     if scatter > 0:
         notes.append(f"two calls of apply at x0 differ by {scatter:.1g} of the value; the steps allow for that noise.")

@@ -10,16 +10,17 @@ import numpy as np
 
 from fdcheck.api import check_point, given_endpoints
 from fdcheck.at_points import Asked, Place, split_points
-from fdcheck.checks.diagnosis import diagnosed
+from fdcheck.checks.checking import Outcome
 from fdcheck.checks.elementwise import limits_from, measure
-from fdcheck.checks.findings import compared, entry_findings, pairs_of
-from fdcheck.checks.plan import Plan, planned
+from fdcheck.checks.findings import compared, entry_findings
+from fdcheck.checks.pairs import pairs_of
+from fdcheck.checks.plan import Plan, planned, whole
 from fdcheck.checks.products import owed
 from fdcheck.checks.summary import report_of, unmeasured_report
 from fdcheck.problem.callables import Breach, Function, Problem
-from fdcheck.problem.endpoints import claims_of
+from fdcheck.problem.endpoints import Claims
 from fdcheck.problem.trees import Layout
-from fdcheck.results import BREACHES, Diagnosis, Finding, InvalidInput, Pair, Report
+from fdcheck.results import BREACHES, Finding, InvalidInput, Report
 from fdcheck.settings import Contract, Settings, settings_from_data
 
 
@@ -165,34 +166,32 @@ def _coordinate(layout: Layout, path: str, index: tuple[int, ...], is_imaginary:
 
 def _entry(given: Mapping[str, Function], problem: Problem, settings: Settings, row: int, column: int) -> Report:
     """Return the report of one entry."""
-    notes: list[str] = []
-    pairs: list[Pair] = []
-    diagnoses: list[Diagnosis] = []
+    columns, rows = np.array([column]), np.array([row])
     leaf = problem.inputs.leaf_at(column)
-    only = np.zeros(problem.outputs.size, np.bool_)
-    only[row] = True
-    elements = {leaf.path: (1, leaf.size // leaf.parts)}
-    plan = Plan(np.array([column]), np.array([row]), elements, size=1, outputs=1)  # all that is wanted
-    contract = settings.contract or Contract()
-    claimed, findings = claims_of(given, problem, plan.columns, plan.rows, notes, contract)
+    outcome = Outcome(Plan(columns, rows, {leaf.path: (1, leaf.size // leaf.parts)}, 1, 1))  # all that is wanted
+    claims = Claims(given, problem, settings.contract or Contract())
+    part = problem.narrowed(columns)
+    claimed = claims.columns(part, rows)
     if claimed.matrix.size:
-        claimed = dataclasses.replace(claimed, rows=np.broadcast_to(only, claimed.rows.shape))
-        measured = measure(problem, claimed, settings, limits_from(problem, settings), plan)
-        for comparison in compared(claimed, measured):
-            pairs += pairs_of(problem, comparison)
-            findings += entry_findings(problem, comparison)
-            diagnoses += diagnosed(problem, comparison)
-    return report_of(problem, plan, findings, pairs, notes, diagnoses, given, settings, len(pairs))
+        only = np.zeros_like(claimed.rows)
+        only[:, row] = True
+        claimed = dataclasses.replace(claimed, rows=only)
+        found = measure(part, claimed, settings, limits_from(problem, settings).of_few(columns), whole(part))
+        for comparison in compared(claimed, found):
+            outcome.pairs += pairs_of(part, comparison)
+            outcome.findings += entry_findings(part, comparison)
+    outcome.measured = len(outcome.pairs)
+    outcome.findings, outcome.notes = [*claims.findings, *outcome.findings], claims.notes
+    return report_of(problem, outcome, given, settings)
 
 
 def _breach(finding: Finding, problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
     """Return the report of what endpoints owe beside right numbers."""
-    notes: list[str] = []
-    plan = planned(problem, settings)
-    contract = settings.contract or Contract()
-    claimed, findings = claims_of(given, problem, plan.columns, plan.rows, notes, contract)
+    outcome = Outcome(planned(problem, settings))
+    claims = Claims(given, problem, settings.contract or Contract())
+    claims.columns(problem.narrowed(outcome.plan.columns), outcome.plan.rows)
+    findings = list(claims.findings)
     if settings.contract is not None:
-        keeping = {name: given[name] for name in claimed.names}
-        findings += owed(problem, keeping, settings.contract, settings.seed)
-    own = [f for f in findings if (f.endpoint, f.status) == (finding.endpoint, finding.status)]
-    return report_of(problem, plan, own, [], notes, [], given, settings, 0)
+        findings += owed(problem, {name: given[name] for name in claims.names}, settings.contract, settings.seed)
+    outcome.findings = [f for f in findings if (f.endpoint, f.status) == (finding.endpoint, finding.status)]
+    return report_of(problem, outcome, given, settings)

@@ -1,4 +1,4 @@
-"""What a check returns: findings, pairs, coverage, diagnoses and the report that holds them."""
+"""What a check returns: findings, pairs, reports and estimates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fdcheck.statuses import BREACHES as BREACHES  # from here for all who read results
+from fdcheck.statuses import BREACHES as BREACHES
 from fdcheck.statuses import Status as Status
 from fdcheck.statuses import Verdict as Verdict
 
@@ -127,7 +127,10 @@ class Pair:
     excess : float
         That multiple; above 1 the entry does not agree.
     sensitivity, typical : float
-        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them.
+        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them;
+        of inputs moved together: in an entry of median size of every output, and of the middle one.
+    together : bool
+        Whether the inputs were moved together: the numbers are then those along a random direction.
     point : int
         At which of ``report.points`` the worst entry was found.
     """
@@ -146,6 +149,7 @@ class Pair:
     excess: float
     sensitivity: float
     typical: float = math.nan
+    together: bool = False
     point: int = 0
 
     @property
@@ -166,6 +170,10 @@ class Coverage:
         Paths of inputs that were carried along and not differentiated.
     elements : dict of str to (int, int)
         By input path: elements perturbed one by one, and elements there are.
+    together : int
+        Real input elements moved together, along a random direction.
+    method : str
+        How it was looked at, and why.
     """
 
     inputs: int
@@ -174,6 +182,8 @@ class Coverage:
     outputs_measured: int
     carried: tuple[str, ...] = ()
     elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    together: int = 0
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -208,7 +218,8 @@ class Point:
     Parameters
     ----------
     origin : str
-        ``'x0'``, ``'given'`` for one of ``points=[...]``, or ``'drawn'`` for one of ``points=k``.
+        ``'x0'``, ``'given'`` for one of ``points=[...]``, ``'drawn'`` for one of ``points=k``, or ``'interrupted'``
+        for a further one at which the check was broken off.
     verdict : Verdict
         What the check of this point alone came to.
     draw : int

@@ -277,8 +277,7 @@ def _curvature(name: str, endpoint: Function, problem: Problem, own: Any) -> tup
     """Return how an endpoint multiplies a vector of x with the second derivative by x, and what rounding may cost."""
     product: Linear = linear_map(endpoint, problem)
     if name == "jacobian":
-        whole = np.arange(problem.inputs.size)
-        matrix, _ = claimed_matrix(endpoint, problem, whole, np.arange(problem.outputs.size), [])
+        matrix = claimed_matrix(endpoint, problem, np.arange(problem.outputs.size), [])
 
         def times(u: Vector) -> Vector:
             return matrix @ u

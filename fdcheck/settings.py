@@ -20,6 +20,7 @@ import numpy as np
 from fdcheck.results import InvalidInput
 
 ENDPOINTS = ("jacobian", "jvp", "vjp")
+METHODS = ("auto", "elementwise", "probe")
 
 _OTHERS = ("FDCHECK_TESSERACT_",)
 """Variables that belong to an adapter."""
@@ -27,8 +28,8 @@ _OTHERS = ("FDCHECK_TESSERACT_",)
 _MAPPINGS = ("eps_for", "bounds")
 _LISTS = ("input_paths", "output_paths", "endpoints")
 _SHARED = (
-    "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "points", "max_evals", "max_applies", "max_output_samples",
-    "max_failures", "seed", "profile",
+    "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "points", "method", "max_evals", "max_applies",
+    "max_output_samples", "max_failures", "seed", "profile",
 )  # fmt: skip
 """Options that the environment and pyproject.toml may set; the others belong to profiles."""
 
@@ -100,12 +101,14 @@ class Settings:
         Inclusive limits within which inputs may be moved, for paths or globs, or one pair for all.
     points : int
         Random points around x0 that are checked beside it.
-    max_evals : int
-        Input elements moved one by one at most; more are sampled.
+    method : str
+        ``'auto'``, ``'elementwise'`` or ``'probe'``: how inputs are looked at.
+    max_evals : int or None
+        Input elements moved one by one at most; None for all of up to 1000.
     max_applies : int or None
         Calls of apply at most; None for no limit.
-    max_output_samples : int
-        Output elements for which a vjp is called at most; more are sampled.
+    max_output_samples : int or None
+        Output elements for which a vjp is called at most; None for all of up to 1000.
     max_failures : int
         Findings printed per endpoint; the report keeps them all.
     seed : int
@@ -129,9 +132,10 @@ class Settings:
     endpoints: tuple[str, ...] | None = None
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None
     points: int = 0
-    max_evals: int = 1000
+    method: str = "auto"
+    max_evals: int | None = None
     max_applies: int | None = None
-    max_output_samples: int = 1000
+    max_output_samples: int | None = None
     max_failures: int = 10
     seed: int = 0
     profile: str = "default"
@@ -285,6 +289,8 @@ def _converted(options: Mapping[str, Any], known: Collection[str]) -> dict[str, 
     for name in values.get("endpoints") or ():
         if name not in ENDPOINTS:
             raise InvalidInput(f"endpoints: expected some of {', '.join(ENDPOINTS)}, got {name!r}")
+    if values.get("method", "auto") not in METHODS:
+        raise InvalidInput(f"method: expected one of {', '.join(METHODS)}, got {values['method']!r:.60}")
     for name, least in _WHOLE_NUMBERS.items():
         if name in values:
             values[name] = _whole(name, values[name], least)

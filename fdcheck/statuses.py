@@ -1,4 +1,4 @@
-"""The words of an answer: verdicts of a check, statuses of an entry or an endpoint, with what they mean."""
+"""The words of a check: verdicts, and statuses with their meaning and what to do."""
 
 from __future__ import annotations
 

@@ -162,9 +162,16 @@ def test_an_interrupt_between_calls_keeps_a_report(monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    for place in ("planned", "claims_of", "measure", "compared", "entry_findings", "findings_about_apply"):
+    for place in (
+        "api.planned",
+        "api.Claims",
+        "checks.checking.measure",
+        "checks.checking.compared",
+        "checks.checking.pairs_of",
+        "api.findings_about_apply",
+    ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"fdcheck.api.{place}", interrupted)
+            patch.setattr(f"fdcheck.{place}", interrupted)
             with pytest.raises(KeyboardInterrupt) as caught:
                 fdcheck.verify(x0=X0, **CALLABLES)
         assert str(caught.value.report.verdict) == "inconclusive", place
@@ -189,7 +196,7 @@ def test_a_second_interrupt_is_not_held_back(monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt("second")
 
-    monkeypatch.setattr("fdcheck.api.compared", interrupted)
+    monkeypatch.setattr("fdcheck.checks.checking.compared", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         fdcheck.verify(x0=X0, **given(apply=Faulty(apply, 30, KeyboardInterrupt("first"))))
     assert not caught.value.report

@@ -16,6 +16,7 @@ from fdcheck.adapters.tesseract_client import SHORT, Client, told
 from fdcheck.adapters.tesseract_paths import Part
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach
+from fdcheck.problem.paths import select
 from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Diagnosis, Finding, InvalidInput, Pair, Report, Status
@@ -103,7 +104,7 @@ def side(
     layout = trees.structure(values, "x")[1]
     if wanted is not None:
         named = [token for path in wanted for token in tokens_of(places, path, argument)]
-        layout = trees.select(layout, named, argument)
+        layout = select(layout, named, argument)
     return Side(places, values, layout)
 
 

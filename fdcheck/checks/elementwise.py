@@ -16,7 +16,8 @@ from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, s
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed
 from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, limits_of, unbounded
-from fdcheck.problem.trees import Leaf, matching
+from fdcheck.problem.paths import matching
+from fdcheck.problem.trees import Leaf
 from fdcheck.settings import Settings
 
 _IS_PLAIN = np.isin(np.arange(kernels.SKIPPED + 1), (kernels.AGREES, kernels.DISAGREES, kernels.SKIPPED))
@@ -56,6 +57,10 @@ class Limits:
     forced: NDArray[np.float64]
     bounds: Bounds
 
+    def of_few(self, columns: NDArray[np.int64]) -> Limits:
+        """Return those of some input coordinates."""
+        return Limits(self.forced[columns], Bounds(self.bounds.lower[columns], self.bounds.upper[columns]))
+
 
 def limits_from(problem: Problem, settings: Settings) -> Limits:
     """Return the forced steps and bounds of each input coordinate.
@@ -68,7 +73,15 @@ def limits_from(problem: Problem, settings: Settings) -> Limits:
     return Limits(_forced_steps(problem, settings), _bounds(problem, settings))
 
 
-def measure(problem: Problem, claimed: Claimed | None, settings: Settings, limits: Limits, plan: Plan) -> Elementwise:
+def measure(
+    problem: Problem,
+    claimed: Claimed | None,
+    settings: Settings,
+    limits: Limits,
+    plan: Plan,
+    known: Noise | None = None,
+    of_all: Noise | None = None,
+) -> Elementwise:
     """Measure every column of a plan and decide its entries.
 
     Parameters
@@ -83,6 +96,10 @@ def measure(problem: Problem, claimed: Claimed | None, settings: Settings, limit
         Forced steps and bounds.
     plan : Plan
         Which columns to measure.
+    known : Noise or None
+        The noise of the outputs where it was measured before; None to measure it.
+    of_all : Noise or None
+        The noise when more inputs move than these, where there are more.
 
     Returns
     -------
@@ -93,8 +110,10 @@ def measure(problem: Problem, claimed: Claimed | None, settings: Settings, limit
     steps = step_range(problem, limits.forced)
     moving = np.zeros(problem.inputs.size, np.bool_)
     moving[plan.columns] = True
-    noise = measure_noise(problem, steps.scale, limits.bounds, settings.seed, moving)
-    if not plan.is_whole:  # the slope is that of the sample, the noise that of all
+    noise = known or measure_noise(problem, steps.scale, limits.bounds, settings.seed, moving)
+    if of_all is not None:
+        noise = noise.raised_to(of_all)
+    elif not (plan.is_whole or known):  # the slope is that of the sample, the noise that of all
         everything = np.ones_like(moving)
         noise = noise.raised_to(measure_noise(problem, steps.scale, limits.bounds, settings.seed, everything))
     result = _decided(problem, claimed, settings, limits, plan, steps, noise)
@@ -138,30 +157,6 @@ def _decided(
     if problem.is_spent:
         _blame_budget(problem, found)
     return result
-
-
-def measure_also(problem: Problem, claimed: Claimed, found: Elementwise, column: int) -> None:
-    """Measure one more column with the rules of the others, and add it to what was found.
-
-    Parameters
-    ----------
-    problem : Problem
-        apply and x0.
-    claimed : Claimed
-        What each endpoint claims, also of this column.
-    found : Elementwise
-        Receives the column.
-    column : int
-        Real input coordinate.
-    """
-    rules = found.rules
-    first = first_steps(problem, claimed.matrix, rules.noise, rules.steps, rules.accuracy, found.forced)
-    further = measured(problem, claimed.matrix, _wanted(claimed), np.array([column]), first, rules)
-    own = Elementwise(further, rules, found.forced, found.rough)
-    _look_for_roughness(problem, claimed.matrix, own)
-    found.measurement.code[:, :, column] = further.code[:, :, column]
-    found.measurement.entry[:, :, column] = further.entry[:, :, column]
-    found.measurement.columns.update(further.columns)
 
 
 def _wanted(claimed: Claimed) -> NDArray[np.bool_]:

@@ -1,8 +1,7 @@
-"""What was measured, told entry by entry and pair by pair."""
+"""What was measured, told entry by entry."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from fdcheck.numerics.steps import STEP_NOISES
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed
 from fdcheck.problem.trees import Leaf
-from fdcheck.results import Finding, Measured, Pair, Status
+from fdcheck.results import Finding, Measured, Status
 
 _LISTED = 1000
 """Findings listed per endpoint and status, the worst ones; the pairs count them all. A person reads ten, a
@@ -92,63 +91,6 @@ def compared(claimed: Claimed, found: Elementwise) -> list[Comparison]:
     return result
 
 
-def pairs_of(problem: Problem, comparison: Comparison) -> list[Pair]:
-    """Return one summary per output path and input path.
-
-    Parameters
-    ----------
-    problem : Problem
-        apply and x0.
-    comparison : Comparison
-        One endpoint's claims beside the measurement.
-    """
-    return [
-        _pair(comparison, output, source)
-        for output in problem.outputs.leaves
-        for source in problem.inputs.leaves
-        if (comparison.code[output.start : output.stop, source.start : source.stop] != kernels.SKIPPED).any()
-    ]
-
-
-def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
-    part = np.s_[output.start : output.stop, source.start : source.stop]
-    block, excess = comparison.code[part], comparison.excess[part]
-    failed, looked_at = block == kernels.DISAGREES, block != kernels.SKIPPED
-    ranked = np.where(failed if failed.any() else looked_at, excess, -1.0)  # a failure is worse than any excess
-    i, j = np.unravel_index(int(np.argmax(ranked)), block.shape)
-    row, column = output.start + int(i), source.start + int(j)
-    counts: dict[str, int] = {}
-    for code, number in enumerate(np.bincount(block.ravel())):
-        if number and code != kernels.SKIPPED:
-            status = str(STATUS_OF_CODE[code])
-            counts[status] = counts.get(status, 0) + int(number)
-    measurement = comparison.found.measurement
-    noticed = comparison.sensitivity[part]
-    return Pair(
-        endpoint=comparison.endpoint,
-        output=output.path,
-        input=source.path,
-        entries=int(np.count_nonzero(looked_at)),
-        counts=counts,
-        claimed=float(comparison.claims[row, column]),
-        estimated=float(measurement.estimate[row, column]),
-        error=float(measurement.error[row, column]),
-        eps=float(measurement.eps[row, column]),
-        output_index=output.index(row),
-        input_index=source.index(column),
-        excess=float(comparison.excess[row, column]),
-        sensitivity=float(np.fmax.reduce(noticed, axis=None)),
-        typical=_middle(noticed),
-    )
-
-
-def _middle(noticed: NDArray[np.float64]) -> float:
-    """Return the upper median of what would have been noticed, of a thousand entries; NaN where none stands out."""
-    some = np.sort(noticed.ravel()[:: max(1, noticed.size // 1000)])  # NaN last
-    known = some.size - int(np.count_nonzero(np.isnan(some)))
-    return float(some[known // 2]) if known else math.nan
-
-
 def entry_findings(problem: Problem, comparison: Comparison) -> list[Finding]:
     """Return the entries that are anything but plain, worst first within each status."""
     result: list[Finding] = []
@@ -204,7 +146,7 @@ def _part(output: Leaf, row: int, source: Leaf, column: int) -> str:
 
 
 def _side(leaf: Leaf, coordinate: int) -> str:
-    return "Im" if (coordinate - leaf.start) % 2 else "Re"
+    return "Im" if leaf.number(coordinate) % 2 else "Re"
 
 
 def _message(
@@ -268,7 +210,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
     if problem.is_spent:
         seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
-        if problem.interrupt is not None:
+        if problem.course.interrupt is not None:
             return f"the check was interrupted before this entry was decided ({seen}); let it run to its end."
         return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
     leaf = problem.inputs.leaf_at(column)

@@ -24,20 +24,20 @@ def report_kept(problem: Problem, so_far: Callable[[], Report]) -> Iterator[None
     so_far : callable
         Returns the report of what was found by then.
     """
-    problem.holds_interrupts = True
+    problem.course.holds_interrupts = True
     try:
         yield
     except BaseException as error:
-        interrupt = error if problem.interrupt is None else problem.interrupt
+        interrupt = error if problem.course.interrupt is None else problem.course.interrupt
         if isinstance(interrupt, Exception):
             raise
         keep_report(interrupt, so_far())
         raise interrupt from None
     finally:
-        problem.holds_interrupts = False
-    if problem.interrupt is not None:
-        keep_report(problem.interrupt, so_far())
-        raise problem.interrupt
+        problem.course.holds_interrupts = False
+    if problem.course.interrupt is not None:
+        keep_report(problem.course.interrupt, so_far())
+        raise problem.course.interrupt
 
 
 def keep_report(interrupt: BaseException, report: Report) -> None:

@@ -13,6 +13,17 @@ from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.settings import Settings
 
+SMALL = 1000
+"""Elements on one side of a derivative that are looked at one by one where nothing else is asked for: 4000 applies of a
+function, or 1000 calls of a vjp, take seconds to minutes at a millisecond each."""
+
+SAMPLE = 100
+"""Input elements sampled where moving all of them together says too little, and nothing else is asked for."""
+
+_ROWS = 32
+"""Output elements that a vjp is asked for one by one where there are more than :data:`SMALL`; random cotangents weigh
+all of them."""
+
 _LEAST = 8
 """Elements sampled of every path, where the budget allows: a wrong row or column of a small leaf shows in them."""
 
@@ -38,6 +49,8 @@ class Plan:
         By input path: elements sampled, and elements there are.
     size, outputs : int
         Real coordinates of the input and of the output in all.
+    reason : str
+        The method and why it was chosen.
     """
 
     columns: NDArray[np.int64]
@@ -45,6 +58,12 @@ class Plan:
     elements: Mapping[str, tuple[int, int]]
     size: int
     outputs: int
+    reason: str = ""
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether a vjp is called for every output."""
+        return len(self.rows) == self.outputs
 
     @property
     def is_whole(self) -> bool:
@@ -68,21 +87,36 @@ def planned(problem: Problem, settings: Settings) -> Plan:
     problem : Problem
         apply and x0.
     settings : Settings
-        ``max_evals``, ``max_applies``, ``max_output_samples`` and ``seed`` are read.
+        ``method``, ``max_evals``, ``max_applies``, ``max_output_samples`` and ``seed`` are read.
     """
-    inputs = problem.inputs
-    most = settings.max_evals
+    n, m = problem.inputs.size, problem.outputs.size
+    most, rows = settings.max_evals or SMALL, settings.max_output_samples or (SMALL if m <= SMALL else _ROWS)
+    chosen_rows, _ = _sample(problem.outputs, rows, settings.seed)
+    asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
+    is_free = all(option is None for option in asked)
+    if settings.method == "probe" or (settings.method == "auto" and is_free and n > SMALL):
+        why = "asked for" if settings.method == "probe" else f"there are {n} inputs, more than {SMALL}"
+        return Plan(np.empty(0, np.int64), chosen_rows, {}, n, m, f"probe: all inputs moved together ({why})")
     if settings.max_applies is not None:
         most = min(most, max(1, (settings.max_applies - _FIXED) // _EACH[settings.least_steps]))
-    columns, elements = _sample(inputs, most, settings.seed)
-    rows, _ = _sample(problem.outputs, settings.max_output_samples, settings.seed)
-    return Plan(columns, rows, elements, inputs.size, problem.outputs.size)
+    columns, elements = _sample(problem.inputs, most, settings.seed)
+    is_whole = len(columns) == n
+    what = "every input moved alone" if is_whole else "a sample of inputs moved alone, the others together"
+    return Plan(columns, chosen_rows, elements, n, m, f"elementwise: {what}")
+
+
+def sample(problem: Problem, plan: Plan, settings: Settings) -> Plan:
+    """Return a plan with a sample of input elements, where moving all of them together said too little."""
+    columns, elements = _sample(problem.inputs, settings.max_evals or SAMPLE, settings.seed)
+    why = "elementwise: a sample of inputs moved alone (moving all of them together says too little of single ones)"
+    return Plan(columns, plan.rows, elements, plan.size, plan.outputs, why)
 
 
 def expected_applies(plan: Plan, settings: Settings) -> int:
     """Return about how often apply is called for a smooth right claim; more where something is in doubt."""
     each = 8 if settings.full_accuracy else 2 * settings.least_steps
-    return 10 + each * len(plan.columns) + (0 if plan.is_whole else 13)
+    noise = 18 if 0 < len(plan.columns) < plan.size else 9
+    return 1 + noise + each * len(plan.columns) + (0 if plan.is_whole else 4)
 
 
 def whole(problem: Problem) -> Plan:

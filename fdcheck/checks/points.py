@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.findings import by_severity
-from fdcheck.numerics.steps import step_range
+from fdcheck.checks.pairs import merged_pairs
+from fdcheck.numerics.steps import scales
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds
-from fdcheck.results import Coverage, Finding, Pair, Report, Verdict
+from fdcheck.results import Coverage, Finding, Report, Verdict
 
 ATTEMPTS = 6
 """Draws for one point, each from half as far as the one before: the last moves an element by a 16th of its size at
@@ -50,8 +51,7 @@ def drawn(problem: Problem, bounds: Bounds, seed: int, draw: int, count: int) ->
         Points in all.
     """
     number, attempt = divmod(draw, ATTEMPTS)
-    steps = step_range(problem, np.full(problem.inputs.size, np.nan))
-    x, far = problem.x.astype(np.float64), _REACH * 0.5**attempt * steps.scale
+    x, far = problem.x.astype(np.float64), _REACH * 0.5**attempt * scales(problem)
     low, high = np.maximum(x - far, bounds.lower), np.minimum(x + far, bounds.upper)
     order = np.tile(np.arange(count), (problem.inputs.size, 1))
     part = np.random.default_rng([seed, 0x706F69]).permuted(order, axis=1)[:, number]
@@ -108,7 +108,7 @@ def together(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         reports[-1],
         verdict=next(v for v in (Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS) if v in verdicts),
         findings=tuple(by_severity([_at(f, k) for k, report in enumerate(reports) for f in report.findings])),
-        pairs=_joined([dataclasses.replace(p, point=k) for k, report in enumerate(reports) for p in report.pairs]),
+        pairs=tuple(merged_pairs([dataclasses.replace(p, point=k) for k, r in enumerate(reports) for p in r.pairs])),
         coverage=_widest([report.coverage for report in reports]),
         sensitivity=max(seen, default=math.nan),
         typical=max((r.typical for r in reports if math.isfinite(r.typical)), default=math.nan),
@@ -122,28 +122,6 @@ def _at(finding: Finding, point: int) -> Finding:
     if not point:
         return finding
     return dataclasses.replace(finding, point=point, message=re.sub(r"\bx0\b", f"point {point}", finding.message))
-
-
-def _joined(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """Return one pair for each endpoint, output and input, with the figures of the point at which it is worst."""
-    found: dict[tuple[str, str, str], Pair] = {}
-    for pair in pairs:
-        key = (pair.endpoint, pair.output, pair.input)
-        found[key] = _worse(found[key], pair) if key in found else pair
-    return tuple(found.values())
-
-
-def _worse(a: Pair, b: Pair) -> Pair:
-    """Return the pair with the worse entry, with what both counted."""
-    worse = b if (b.failures > 0, b.excess) > (a.failures > 0, a.excess) else a
-    counts = {status: a.counts.get(status, 0) + b.counts.get(status, 0) for status in {**a.counts, **b.counts}}
-    return dataclasses.replace(
-        worse,
-        entries=a.entries + b.entries,
-        counts=counts,
-        sensitivity=float(np.fmax(a.sensitivity, b.sensitivity)),
-        typical=float(np.fmax(a.typical, b.typical)),
-    )
 
 
 def _widest(coverages: Sequence[Coverage]) -> Coverage:

@@ -8,23 +8,23 @@ import math
 import platform
 from collections.abc import Collection, Mapping, Sequence
 
-from fdcheck.checks.elementwise import Elementwise
+from fdcheck.checks.checking import Outcome
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.plan import Plan
 from fdcheck.problem.callables import Function, Problem
-from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Pair, Report, Status, Verdict
+from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, Verdict
 from fdcheck.settings import Settings, settings_as_data
 
 
-def findings_about_apply(problem: Problem, found: Elementwise) -> list[Finding]:
+def findings_about_apply(problem: Problem, scatter: float) -> list[Finding]:
     """Return what was noticed about apply itself: that it is not deterministic, that it changes its argument."""
     findings = []
-    if found.rules.noise.scatter > 0:
+    if scatter > 0:
         findings.append(
             Finding(
                 "apply",
                 Status.NONDETERMINISTIC,
-                f"two calls of apply at x0 differ by {found.rules.noise.scatter:.1g} of the value; fix its random "
+                f"two calls of apply at x0 differ by {scatter:.1g} of the value; fix its random "
                 "seed, or check the derivative of a deterministic part.",
             )
         )
@@ -41,7 +41,7 @@ def changes_its_argument() -> Finding:
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
     """Return notes on points where apply gave no value; where that left entries open they become findings."""
-    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    breaches = [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
     if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
         findings += breaches
         return []
@@ -61,36 +61,23 @@ def _verdict(findings: Sequence[Finding], pairs: Sequence[Pair]) -> Verdict:
     return Verdict.PASS
 
 
-def report_of(
-    problem: Problem,
-    plan: Plan,
-    findings: Sequence[Finding],
-    pairs: Sequence[Pair],
-    notes: Sequence[str],
-    diagnoses: Sequence[Diagnosis],
-    given: Mapping[str, Function],
-    settings: Settings,
-    measured: int,
-) -> Report:
+def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function], settings: Settings) -> Report:
     """Return the report of a check.
 
     Parameters
     ----------
     problem : Problem
         apply and x0.
-    plan : Plan
-        What was to be measured.
-    findings, pairs, notes, diagnoses
+    outcome : Outcome
         What was found.
     given : dict of str to Function
         The endpoints.
     settings : Settings
         What the user asked for.
-    measured : int
-        Real input coordinates that were moved one by one.
     """
+    plan, pairs, findings = outcome.plan, outcome.pairs, outcome.findings
     seen = [pair for pair in pairs if math.isfinite(pair.sensitivity)]
-    remarks = list(dict.fromkeys(notes))
+    remarks = list(dict.fromkeys(outcome.notes))
     if problem.inputs.carried:
         remarks.append("carried along, not differentiated: " + ", ".join(problem.inputs.carried))
     resting = [leaf.path for leaf in (*problem.inputs.resting, *problem.outputs.resting)]
@@ -98,25 +85,28 @@ def report_of(
         remarks.append("not selected, not checked: " + ", ".join(resting))
     if pairs:
         remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
-    if problem.is_spent and problem.interrupt is None:
+    if problem.is_spent and problem.course.interrupt is None:
         remarks.append(
             f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
             "doubt are undecided"
         )
     if problem.outputs.carried:
         remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
-    outputs = problem.outputs.size if any(pair.endpoint != "vjp" for pair in pairs) else len(plan.rows)
+    every_row = outcome.together > 0 or any(pair.endpoint != "vjp" for pair in pairs)
+    outputs = problem.outputs.size if every_row else len(plan.rows)
     return Report(
         verdict=_verdict(findings, pairs),
         findings=tuple(by_severity(findings)),
         pairs=tuple(pairs),
         coverage=Coverage(
             problem.inputs.whole_size,
-            measured if pairs else 0,
+            outcome.measured if pairs else 0,
             problem.outputs.whole_size,
             outputs if pairs else 0,
             problem.inputs.carried,
             dict(plan.elements) if pairs else {},
+            outcome.together,
+            plan.reason,
         ),
         sensitivity=max((pair.sensitivity for pair in seen), default=math.nan),
         typical=_typical(seen),
@@ -126,7 +116,7 @@ def report_of(
         notes=tuple(remarks),
         versions=_versions(),
         max_failures=settings.max_failures,
-        diagnoses=tuple(diagnoses),
+        diagnoses=tuple(outcome.diagnoses),
         settings=settings_as_data(settings),
     )
 
@@ -155,13 +145,15 @@ def about_sample(plan: Plan, settings: Settings, endpoints: Collection[str]) -> 
         The endpoints that were compared.
     """
     remarks = []
-    if not plan.is_whole:
+    if plan.elements and not plan.is_whole:
         parts = [f"{k} of {size} of {path}" for path, (k, size) in plan.elements.items() if k < size]
         limit = "max_evals" if settings.max_applies is None else "max_evals or max_applies"
         remarks.append(f"sample of input elements, seed {settings.seed}: {', '.join(parts)} ({limit})")
-    if "vjp" in endpoints and len(plan.rows) < plan.outputs:
+    if "vjp" in endpoints and len(plan.columns) and not plan.has_all_rows:
         count = f"{len(plan.rows)} of {plan.outputs}"
-        remarks.append(f"the vjp was called for {count} output elements, seed {settings.seed} (max_output_samples)")
+        remarks.append(
+            f"the vjp was called for {count} output elements one by one, seed {settings.seed} (max_output_samples)"
+        )
     return remarks
 
 

@@ -178,15 +178,39 @@ def measure_columns(
         _keep_evidence(result, chunk, table)
 
 
+@dataclass(frozen=True)
+class Slope:
+    """The derivative of every output along one direction.
+
+    Parameters
+    ----------
+    value, error : ndarray, shape (m,)
+        Estimate and error bar, NaN and infinite where there is none.
+    code : ndarray of int8, shape (m,)
+        ``AGREES`` where it is as accurate as it was asked to be, else why it is not, as in
+        :mod:`fdcheck.numerics.kernels`.
+    """
+
+    value: NDArray[np.float64]
+    error: NDArray[np.float64]
+    code: NDArray[np.int8]
+
+    @property
+    def is_plain(self) -> NDArray[np.bool_]:
+        """Where slopes add up: no kink, no jump, nothing undecided."""
+        plain: NDArray[np.bool_] = self.code == kernels.AGREES
+        return plain
+
+
 def measure_direction(
     problem: Problem,
     direction: NDArray[np.float64],
-    claims: NDArray[np.float64],
     allowed: NDArray[np.float64],
-    wanted: NDArray[np.bool_],
-    rules: Rules,
-) -> Measurement:
-    """Measure the derivative along a direction and decide what endpoints claim of it.
+    size: NDArray[np.float64],
+    noise: Noise,
+    bounds: Bounds,
+) -> Slope:
+    """Measure the derivative of every output along a direction.
 
     Parameters
     ----------
@@ -194,39 +218,40 @@ def measure_direction(
         apply and x0.
     direction : ndarray, shape (n,)
         Scaled like x0, so that steps are parts of it.
-    claims : ndarray, shape (e, m)
-        What each endpoint claims the derivative along it to be.
-    allowed : ndarray, shape (m,)
-        How far a claim may be off.
-    wanted : ndarray of bool, shape (e, m)
-        Claims to decide.
-    rules : Rules
-        What decides.
+    allowed, size : ndarray, shape (m,)
+        Error bar to reach, and about how large the slope is; 0 where that is not known.
+    noise : Noise
+        Of the outputs.
+    bounds : Bounds
+        Where apply may be evaluated.
 
     Returns
     -------
-    Measurement
-        Of one column. Cost in applies: 4 as a rule.
+    Slope
+        Cost in applies: 4 as a rule.
     """
     m = problem.outputs.size
-    outputs = _outputs_table(problem, rules)
-    outputs[kernels.RTOL_OUT], outputs[kernels.ATOL], outputs[kernels.TOP] = 0.0, allowed, np.inf
+    value = problem.value.astype(np.float64)
+    row = np.where(size > 0, size, np.abs(value))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = np.where(row > 0, np.minimum(noise.level / row, 1.0), 0.0)
+    share = 10 * np.maximum(relative, noise.unit) ** (2 / 3)  # what the best central step can resolve
+    outputs = np.array([value, noise.level, noise.unit, np.zeros(m), allowed, share, row, np.full(m, np.inf)])
     low, high = _ALONG.get(problem.coarsest_dtype.itemsize, _ALONG[8])
     inputs = np.array([[1.0], [1.0], [low], [high], [0.0]])
-    result = unmeasured(len(claims), m, 1)
-    result.code[:, :, 0] = np.where(wanted, kernels.PENDING, kernels.SKIPPED)
     column, table = np.zeros(1, np.int64), tables.empty_table(1, m)
-    found = tables.Found(result.code, result.entry, np.zeros((1, 3)))
+    found = tables.Found(np.full((1, m, 1), kernels.PENDING, np.int8), np.full((3, m, 1), np.nan), np.zeros((1, 3)))
     with np.errstate(divide="ignore"):
-        needed = float(np.max(STEP_NOISES * rules.noise.level / allowed, where=allowed > 0, initial=low))
+        needed = float(np.max(STEP_NOISES * noise.level / allowed, where=allowed > 0, initial=low))
     narrow = 2.0 ** round(math.log2(min(needed, high / 8.0)))
     steps = [narrow, 8.0 * narrow]
+    claims = np.full((1, m, 1), np.nan)
     while steps:
         for step in steps:
-            _take_along(problem, direction, step, table, rules.bounds)
-        decide_columns(column, column, table, outputs, inputs, claims[:, :, None].copy(), np.inf, 2, False, found)
+            _take_along(problem, direction, step, table, bounds)
+        decide_columns(column, column, table, outputs, inputs, claims, np.inf, 2, True, found)
         steps = [step for _, step in _granted(column, found.wish, table)]
-    return result
+    return Slope(found.entry[kernels.ESTIMATE, :, 0], found.entry[kernels.ERROR, :, 0], found.code[0, :, 0])
 
 
 def _take_along(

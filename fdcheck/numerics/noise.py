@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,9 @@ the edge of its domain, which is convex or concave on either side; noise is not.
 _AT_ZERO = 2.0**-60
 """Spacing at x = 0 relative to the scale: numbers are dense there in every format, and the closer the points,
 the less of a cusp or a narrow feature at zero they see."""
+
+_BLOCK = 2**16
+"""Coordinates of a direction that are drawn at once, so that nothing else of the size of x is held."""
 
 _SAME = 64.0
 """Roundoffs by which two calls at x0 may differ: a sum of a few thousand terms in another order."""
@@ -76,6 +80,18 @@ class Noise:
             level=np.maximum(self.level, other.level),
             unit=np.maximum(self.unit, other.unit),
             scatter=max(self.scatter, other.scatter),
+        )
+
+    def of_few(self, columns: NDArray[np.int64]) -> Noise:
+        """Return the same for some of the inputs, whose own slope along the direction is not known."""
+        return dataclasses.replace(self.without_slope(), direction=self.direction[columns])
+
+    def without_slope(self) -> Noise:
+        """Return the same without the direction, where the slope along it is of no use."""
+        return dataclasses.replace(
+            self,
+            direction=np.broadcast_to(np.float64(0.0), len(self.direction)),
+            slope_error=np.full_like(self.slope, np.inf),
         )
 
     @property
@@ -242,15 +258,29 @@ def _lattice_direction(
     """
     direction = np.empty(problem.inputs.size)
     for leaf in problem.inputs.leaves:
-        own = slice(leaf.start, leaf.stop)
-        x = np.abs(problem.x[own].astype(leaf.real_dtype))
-        ulp = np.where(x == 0, scale[own] * _AT_ZERO, np.spacing(x).astype(np.float64))
-        few = _REACH.get(leaf.real_dtype.itemsize, _REACH[8])[0]
-        relative = (spacing or {}).get(leaf.real_dtype.itemsize)
-        ulps = few if relative is None else relative * np.where(x == 0, scale[own], x).astype(np.float64) / ulp
-        whole = np.maximum(1.0, np.rint(ulps * draw.uniform(0.5, 1.5, leaf.size)))
-        direction[own] = ulp * whole * draw.choice([-1.0, 1.0], leaf.size)
-    far = reach * np.abs(direction)
-    below, above = problem.x - far >= bounds.lower, problem.x + far <= bounds.upper
-    inwards = np.where(below & above, direction, np.where(above, 1.0, -1.0) * np.abs(direction))
-    return np.where(below | above, inwards, 0.0)
+        for first in range(leaf.start, leaf.stop, _BLOCK):
+            own = slice(first, min(first + _BLOCK, leaf.stop))
+            direction[own] = _lattice_part(problem.x[own], scale[own], leaf.real_dtype, spacing, draw)
+            far = reach * np.abs(direction[own])
+            below, above = problem.x[own] - far >= bounds.lower[own], problem.x[own] + far <= bounds.upper[own]
+            inwards = np.where(below & above, direction[own], np.where(above, 1.0, -1.0) * np.abs(direction[own]))
+            direction[own] = np.where(below | above, inwards, 0.0)
+    return direction
+
+
+def _lattice_part(
+    x: NDArray[np.floating],
+    scale: NDArray[np.float64],
+    dtype: np.dtype[Any],
+    spacing: Mapping[int, float] | None,
+    draw: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Return a part of such a direction, without regard to bounds."""
+    size = np.abs(x.astype(dtype))
+    ulp = np.where(size == 0, scale * _AT_ZERO, np.spacing(size).astype(np.float64))
+    few = _REACH.get(dtype.itemsize, _REACH[8])[0]
+    relative = (spacing or {}).get(dtype.itemsize)
+    ulps = few if relative is None else relative * np.where(size == 0, scale, size).astype(np.float64) / ulp
+    whole = np.maximum(1.0, np.rint(ulps * draw.uniform(0.5, 1.5, len(x))))
+    part: NDArray[np.float64] = ulp * whole * draw.choice([-1.0, 1.0], len(x))
+    return part

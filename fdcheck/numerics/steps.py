@@ -57,6 +57,15 @@ class StepRange:
     high: NDArray[np.float64]
 
 
+def scales(problem: Problem) -> NDArray[np.float64]:
+    """Return the scale of each input coordinate: its magnitude, or what is typical of its array where that is 0."""
+    scale: NDArray[np.float64] = np.abs(problem.x).astype(np.float64, copy=False)
+    for leaf in problem.inputs.leaves:
+        own = scale[leaf.start : leaf.stop]
+        own[own == 0] = problem.typical[0][leaf.position]
+    return scale
+
+
 def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
     """Return the steps allowed in each column.
 
@@ -70,14 +79,14 @@ def step_range(problem: Problem, forced: NDArray[np.float64]) -> StepRange:
     """
     n = problem.inputs.size
     x = np.abs(problem.x.astype(np.float64))
-    middle = _median_nonzero(x, 1.0)
-    scale, low, first_high, high = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    typical_of, middle = problem.typical
+    scale = scales(problem)
+    low, first_high, high = np.empty(n), np.empty(n), np.empty(n)
     for leaf in problem.inputs.leaves:
         own = slice(leaf.start, leaf.stop)
         size = x[own]
-        typical = _median_nonzero(size, middle)
+        typical = typical_of[leaf.position]
         widest, at_zero = _RELATIVE.get(leaf.real_dtype.itemsize, _RELATIVE[8])
-        scale[own] = np.where(size > 0, size, typical)
         ulp = np.spacing(size.astype(leaf.real_dtype)).astype(np.float64)
         low[own] = np.where(size > 0, _SMALLEST_ULPS * ulp, scale[own] * at_zero)
         first_high[own] = widest * np.maximum(scale[own], typical)

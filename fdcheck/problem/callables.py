@@ -7,14 +7,18 @@ import operator
 import pathlib
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import optree
 from numpy.typing import NDArray
 
-from fdcheck.problem import trees
+from fdcheck.problem import paths, trees
+from fdcheck.problem.magnitudes import typical_magnitudes
+from fdcheck.problem.naming import describe
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, InvalidInput, Status
 
@@ -82,6 +86,25 @@ class Function:
         return result
 
 
+@dataclass
+class _Course:
+    """What happened so far in a check: whether the budget is spent, what is expected, and the first faults of apply.
+
+    ``expected`` are the calls that this point will take, after ``before`` others, and ``ahead`` are the points like it
+    from here on. Where ``holds_interrupts``, an interrupt inside of apply ends all further calls and is kept in
+    ``interrupt``, for its owner to raise when the report is made.
+    """
+
+    is_spent: bool = False
+    expected: int = 0
+    before: int = 0
+    ahead: int = 1
+    holds_interrupts: bool = False
+    interrupt: BaseException | None = None
+    changed: Breach | None = None
+    raised: Breach | None = None
+
+
 class Problem:
     """apply at x0 as a map between vectors of real coordinates.
 
@@ -97,14 +120,6 @@ class Problem:
         Calls of apply at most; beyond them nothing is evaluated, and ``is_spent`` tells of it.
     progress : callable, optional
         Called with the calls of apply so far and those expected, before each.
-
-    Attributes
-    ----------
-    expected, ahead : int
-        Calls of apply that this point will take, and how many points like it there are from here on.
-    holds_interrupts : bool
-        Whether an interrupt inside of apply ends all further calls and is kept in ``interrupt``, for its owner to raise
-        when the report is made.
 
     Raises
     ------
@@ -124,12 +139,7 @@ class Problem:
         progress: Callable[[int, int], object] | None = None,
     ) -> None:
         self.apply = apply
-        self.is_spent = False
-        self.interrupt: BaseException | None = None
-        self.holds_interrupts = False
-        self.expected = 0
-        self.ahead = 1
-        self._before = apply.calls
+        self.course = _Course(before=apply.calls)
         self._most = sys.maxsize if max_applies is None else max_applies
         self._progress = progress
         self._is_watched = max_applies is not None or progress is not None
@@ -139,7 +149,7 @@ class Problem:
                 "x0: expected at least one floating or complex number to differentiate, got "
                 + _leaf_types(leaves, inputs)
             )
-        self.inputs = trees.select(inputs, input_paths, "input_paths")
+        self.inputs = paths.select(inputs, input_paths, "input_paths")
         _require_finite(trees.coordinates(leaves, self.inputs), self.inputs)
         self.leaves = [_private(leaf) for leaf in leaves]
         result = apply((self._boxed(self.leaves), self.inputs.spec))
@@ -148,11 +158,10 @@ class Problem:
             raise InvalidInput(
                 f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0"
             )
-        self.outputs = trees.select(outputs, output_paths, "output_paths")
+        self.outputs = paths.select(outputs, output_paths, "output_paths")
         self.value = trees.coordinates(values, self.outputs)
-        self.x = trees.coordinates(self.leaves, self.inputs)
-        self.changed: Breach | None = None
-        self.raised: Breach | None = None
+        self.x = _point(self.leaves, self.inputs)
+        self._among: NDArray[np.int64] | None = None
         numeric = [isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject for leaf in self.leaves]
         self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
         self._objects = [k for k, leaf in enumerate(self.leaves) if not numeric[k] and not isinstance(leaf, _IMMUTABLE)]
@@ -165,6 +174,32 @@ class Problem:
             for leaf in self.outputs.leaves
             for own in [slice(leaf.start, leaf.stop)]
         ]
+
+    def narrowed(self, coordinates: NDArray[np.int64]) -> Problem:
+        """Return the same problem in some of its real input coordinates, ascending; the calls of apply are shared."""
+        if len(coordinates) == self.inputs.size:
+            return self
+        assert self.typical  # cached for both: what is typical of an input does not hang on what is looked at
+        other = copy.copy(self)
+        other.inputs = self.inputs.narrowed(coordinates)
+        other.x = self.x[coordinates]
+        other._among = self.columns[coordinates] if self._among is not None else coordinates
+        return other
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Which real input coordinates of the problem as it was posed these are, shape (n,)."""
+        return np.arange(self.inputs.size) if self._among is None else self._among
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a call of apply was refused for want of budget."""
+        return self.course.is_spent
+
+    @cached_property
+    def typical(self) -> tuple[Mapping[int, float], float]:
+        """Upper median of the nonzero magnitudes in each input array by position, and in all; 1 where there is none."""
+        return typical_magnitudes(self.leaves, self.inputs)
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -186,21 +221,23 @@ class Problem:
         """
         for leaf in self._scalars:
             moved[leaf.position] = leaf.boxed(moved[leaf.position])
-        if self._is_watched and not self._has_budget():
+        if (self._is_watched or self.course.is_spent) and not self._has_budget():
             out[:] = np.nan
             return
         self.apply.calls += 1
         try:
             result = self.apply.function(self._rebuilt(moved))
         except (Exception, SystemExit) as error:
-            if self.raised is None:
-                self.raised = Breach("apply", Status.RAISED, f"apply raised {described(error)} at {where(what)}.")
+            if self.course.raised is None:
+                self.course.raised = Breach(
+                    "apply", Status.RAISED, f"apply raised {described(error)} at {where(what)}."
+                )
             out[:] = np.nan
             return
         except BaseException as interrupt:
-            if not self.holds_interrupts:
+            if not self.course.holds_interrupts:
                 raise
-            self.interrupt, self.is_spent, self._is_watched = interrupt, True, True
+            self.course.interrupt, self.course.is_spent = interrupt, True
             out[:] = np.nan
             return
         leaves = [result]
@@ -220,11 +257,12 @@ class Problem:
 
     def _has_budget(self) -> bool:
         """Return whether apply may be called once more, and tell the user's callback of that call."""
-        self.is_spent = self.is_spent or self.apply.calls >= self._most
-        if not self.is_spent and self._progress is not None:
+        course = self.course
+        course.is_spent = course.is_spent or self.apply.calls >= self._most
+        if not course.is_spent and self._progress is not None:
             done = self.apply.calls + 1
-            self._progress(done, max(done, self._before + self.ahead * self.expected))
-        return not self.is_spent
+            self._progress(done, max(done, course.before + course.ahead * course.expected))
+        return not course.is_spent
 
     def copies(self) -> list[Any]:
         """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
@@ -252,10 +290,10 @@ class Problem:
     def _note_change(self, what: str, where: str, out: NDArray[np.float64]) -> None:
         """Keep the first change of apply's output in mind; the point counts as not measured."""
         out[:] = np.nan
-        if self.changed is None:
+        if self.course.changed is None:
             expected = trees.shapes_text(self.outputs)
             message = f"apply returned {what} at {where}; at x0 it had returned {expected}."
-            self.changed = Breach("apply", Status.SHAPE, message)
+            self.course.changed = Breach("apply", Status.SHAPE, message)
 
 
 def measurable_problem(
@@ -294,16 +332,6 @@ def _require_finite(x: NDArray[Any], layout: Layout) -> None:
         )
 
 
-def describe(spec: Any, leaves: Sequence[Any]) -> str:
-    """Return a returned structure in a few words."""
-    if len(leaves) == 1 and leaves[0] is not None and spec.is_leaf():
-        value = leaves[0]
-        shape = getattr(value, "shape", None)
-        return f"a {type(value).__name__}" + (f" of shape {shape}" if shape is not None else "")
-    text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(", NoneIsLeaf")
-    return f"the structure {text:.120}"
-
-
 def _private(leaf: Any) -> Any:
     """Return a copy that nobody else holds, in the same memory layout; what cannot be copied is shared."""
     if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
@@ -328,8 +356,24 @@ def _unchanged(given: tuple[list[Any], Any], structure: Any) -> bool:
 def _same(before: Any, after: Any) -> bool:
     """Return whether a leaf is as it was, NaN and all; objects that are no arrays are taken to be."""
     if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
-        return before.shape == after.shape and before.tobytes() == after.tobytes()
+        return before.shape == after.shape and _same_bits(before, after)
     return before is after or type(before) is type(after)
+
+
+def _same_bits(before: NDArray[Any], after: NDArray[Any]) -> bool:
+    """Return whether two arrays of one shape have the same bits; eight bytes at a time where that is cheap."""
+    plain = before.dtype == after.dtype and before.itemsize == 8 and before.dtype.kind in "fiu"
+    if plain and before.flags.c_contiguous and after.flags.c_contiguous:
+        return bool((before.view(np.int64) == after.view(np.int64)).all())
+    return before.tobytes() == after.tobytes()
+
+
+def _point(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
+    """Return the real coordinates of private leaves, which nobody writes to: a single array is not copied."""
+    if len(layout.leaves) != 1:
+        return trees.coordinates(leaves, layout)
+    only = layout.leaves[0]
+    return only.taken(leaves[only.position]).astype(layout.dtype, copy=False)
 
 
 def described(error: BaseException) -> str:

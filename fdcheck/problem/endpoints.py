@@ -1,22 +1,22 @@
-"""The user's derivatives as one real matrix of claims, whatever form they come in."""
+"""The user's derivatives as one real map: what they claim, asked for as little as a check needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, describe, described
-from fdcheck.problem.returned import checked_array, returned, tangent
-from fdcheck.problem.trees import Layout, Leaf
+from fdcheck.problem.callables import Breach, Function, Problem
+from fdcheck.problem.jacobians import Matrix, matrix_of
+from fdcheck.problem.returned import returned, tangent
+from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, Status
 from fdcheck.settings import Contract
 
-Claims = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,51 +41,113 @@ class Claimed:
     masked: NDArray[np.bool_]
 
 
-def claims_of(
-    given: Mapping[str, Function],
-    problem: Problem,
-    columns: NDArray[np.int64],
-    rows: NDArray[np.int64],
-    notes: list[str],
-    contract: Contract,
-) -> tuple[Claimed, list[Finding]]:
-    """Return what the endpoints that keep their contract claim, and the breaches of the others.
+class Claims:
+    """The endpoints at x0, asked for columns, rows and products; a jacobian is called once.
+
+    An endpoint that breaks its contract is left out from then on; ``findings`` tells of it.
 
     Parameters
     ----------
     given : dict of str to Function
         The endpoints by name.
-    problem, columns, rows, notes
-        As for :func:`claimed_matrix`.
+    problem : Problem
+        apply and x0.
     contract : Contract
         ``exact_dtype`` and ``masked`` are read.
     """
-    names: list[str] = []
-    matrices: list[NDArray[np.float64]] = []
-    masks: list[NDArray[np.bool_]] = []
-    breaches: list[Finding] = []
-    asked = np.zeros(problem.outputs.size, np.bool_)
-    asked[rows] = True
-    for name, endpoint in given.items():
-        remarks: list[str] = []
+
+    def __init__(self, given: Mapping[str, Function], problem: Problem, contract: Contract) -> None:
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self._given = dict(given)
+        self._problem = problem
+        self._contract = contract
+        self._matrix: Matrix | None = None
+        if "jacobian" in given:
+            self._asked("jacobian", self._jacobian)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The endpoints that keep their contract."""
+        return tuple(self._given)
+
+    @property
+    def jacobian(self) -> Matrix | None:
+        """What the jacobian returned, None where there is none or it broke its contract."""
+        return self._matrix if "jacobian" in self._given else None
+
+    def columns(self, part: Problem, rows: NDArray[np.int64]) -> Claimed:
+        """Return what is claimed of all columns of a problem, which may be narrowed, side by side.
+
+        Parameters
+        ----------
+        part : Problem
+            The problem, or some of its input coordinates. A jvp is called once for each.
+        rows : ndarray of int
+            Real output coordinates for which a vjp is called.
+        """
+        shape = (part.outputs.size, part.inputs.size)
+        found: dict[str, NDArray[np.float64]] = {}
+        for name in self.names:
+            matrix = self._asked(name, functools.partial(self._matrix_of, name, part, rows))
+            if matrix is not None:
+                found[name] = matrix
+        asked = np.zeros(shape[0], np.bool_)
+        asked[rows] = True
+        wanted = np.array([asked if name == "vjp" else np.ones_like(asked) for name in found], np.bool_)
+        masked = np.zeros((len(found), *shape), np.bool_)
+        if self._contract.masked and self._matrix is not None and "jacobian" in found:
+            masked[list(found).index("jacobian")] = self._matrix.off_pattern(part.columns)
+        return Claimed(tuple(found), np.array(list(found.values())).reshape(len(found), *shape), wanted, masked)
+
+    @property
+    def hides_entries(self) -> bool:
+        """Whether entries of a sparse jacobian are masked, so that its products say nothing."""
+        return self._contract.masked and self.jacobian is not None and self.jacobian.is_sparse
+
+    def along(self, name: str, direction: Vector) -> Vector | None:
+        """Return what a jacobian or jvp claims along a direction, shape (m,), None if it breaks its contract."""
+        if name == "jacobian":
+            return self._asked(name, lambda notes: self._matrix @ direction if self._matrix else direction)
+        return self._asked(
+            name, lambda notes: claimed_column(self._given[name], self._problem, direction, "a random tangent", notes)
+        )
+
+    def across(self, cotangent: Vector, which: str) -> Vector | None:
+        """Return what a vjp claims for a cotangent, shape (n,), None if it breaks its contract."""
+        return self._asked("vjp", lambda notes: claimed_row(self._given["vjp"], self._problem, cotangent, which, notes))
+
+    def _matrix_of(self, name: str, part: Problem, rows: NDArray[np.int64], notes: list[str]) -> NDArray[np.float64]:
+        if name == "jacobian" and self._matrix is not None:
+            return self._matrix.columns(part.columns)
+        return claimed_matrix(self._given[name], part, rows, notes)
+
+    def _jacobian(self, notes: list[str]) -> Vector:
+        """Call the jacobian, and return nothing of it yet."""
+        result = self._given["jacobian"](self._problem.arguments())
+        self._matrix = matrix_of(result, self._problem, notes)
+        return np.empty(0)
+
+    def _asked(self, name: str, ask: Callable[[list[str]], NDArray[np.float64]]) -> NDArray[np.float64] | None:
+        """Return what an endpoint answers; one that breaks its contract is left out from then on."""
+        notes: list[str] = []
         try:
-            matrix, off_pattern = claimed_matrix(endpoint, problem, columns, rows, remarks)
-            if contract.exact_dtype and remarks:
-                raise Breach(name, Status.DTYPE, f"exact_dtype: {remarks[0]}")
+            answer = ask(notes)
+            if self._given[name].mutated:
+                raise Breach(name, Status.MUTATION, f"{name} changed its arguments in place.")
+            if self._contract.exact_dtype and notes:
+                raise Breach(name, Status.DTYPE, f"exact_dtype: {notes[0]}")
         except Breach as breach:
-            breaches.append(breach.finding)
-            continue
-        notes.extend(remarks)
-        names.append(name)
-        matrices.append(matrix)
-        masks.append(off_pattern if contract.masked else np.zeros_like(off_pattern))
-    wanted = np.array([asked if name == "vjp" else np.ones_like(asked) for name in names], np.bool_)
-    return Claimed(tuple(names), np.array(matrices), wanted, np.array(masks)), breaches
+            self.findings.append(breach.finding)
+            del self._given[name]
+            return None
+        self.notes += [note for note in notes if note not in self.notes]
+        return answer
 
 
 def claimed_matrix(
-    endpoint: Function, problem: Problem, columns: NDArray[np.int64], rows: NDArray[np.int64], notes: list[str]
-) -> tuple[Claims, NDArray[np.bool_]]:
+    endpoint: Function, problem: Problem, rows: NDArray[np.int64], notes: list[str]
+) -> NDArray[np.float64]:
     """Return what an endpoint claims the real Jacobian to be.
 
     Parameters
@@ -93,9 +155,7 @@ def claimed_matrix(
     endpoint : Function
         Named ``jacobian``, ``jvp`` or ``vjp``.
     problem : Problem
-        apply and x0.
-    columns : ndarray of int
-        Real input coordinates for which a jvp is called.
+        apply and x0, perhaps narrowed to some input coordinates.
     rows : ndarray of int
         Real output coordinates for which a vjp is called.
     notes : list of str
@@ -103,42 +163,28 @@ def claimed_matrix(
 
     Returns
     -------
-    claims : ndarray, shape (m, n)
-        One row per real output coordinate, one column per real input coordinate; NaN where a jvp or vjp was
-        not called. Cost in endpoint calls: one for a jacobian, one for each column for a jvp, one for each row
-        for a vjp.
-    off_pattern : ndarray of bool, shape (m, n)
-        Entries that a sparse jacobian does not hold.
+    ndarray, shape (m, n)
+        One row per real output coordinate, one column per real input coordinate; NaN where a vjp was not called. Cost
+        in endpoint calls: one for a jacobian, one for each column for a jvp, one for each row for a vjp.
 
     Raises
     ------
     Breach
         If the endpoint raises, or returns another structure, shape or dtype than its convention asks for.
     """
-    found: list[str] = []
-    off_pattern = np.zeros((problem.outputs.size, problem.inputs.size), np.bool_)
     if endpoint.name == "jacobian":
-        result = endpoint(problem.arguments())
-        matrix = _from_jacobian(result, problem, found)
-        if hasattr(result, "tocoo"):
-            off_pattern = _off_pattern(result, problem)
+        return matrix_of(endpoint(problem.arguments()), problem, notes).columns(problem.columns)
+    matrix = np.full((problem.outputs.size, problem.inputs.size), np.nan)
+    if endpoint.name == "jvp":
+        for j in range(problem.inputs.size):
+            matrix[:, j] = claimed_column(endpoint, problem, one_hot(problem.inputs, j), f"tangent {j}", notes)
     else:
-        matrix = np.full((problem.outputs.size, problem.inputs.size), np.nan)
-        if endpoint.name == "jvp":
-            for j in columns:
-                matrix[:, j] = claimed_column(endpoint, problem, one_hot(problem.inputs, j), f"tangent {j}", found)
-        else:
-            for i in rows:
-                matrix[i] = _claimed_row(endpoint, problem, i, found)
-    if endpoint.mutated:
-        raise Breach(endpoint.name, Status.MUTATION, f"{endpoint.name} changed its arguments in place.")
-    notes.extend(dict.fromkeys(found))
-    return matrix, off_pattern
+        for i in rows:
+            matrix[i] = claimed_row(endpoint, problem, one_hot(problem.outputs, i), f"cotangent {i}", notes)
+    return matrix
 
 
-def claimed_column(
-    jvp: Function, problem: Problem, direction: NDArray[np.float64], which: str, notes: list[str]
-) -> NDArray[np.float64]:
+def claimed_column(jvp: Function, problem: Problem, direction: Vector, which: str, notes: list[str]) -> Vector:
     """Return what a jvp claims along a direction, shape (m,).
 
     Parameters
@@ -165,125 +211,20 @@ def claimed_column(
     return column
 
 
-def _claimed_row(vjp: Function, problem: Problem, row: int, notes: list[str]) -> NDArray[np.float64]:
-    """Return what a vjp claims for a one-hot cotangent, shape (n,).
+def claimed_row(vjp: Function, problem: Problem, cotangent: Vector, which: str, notes: list[str]) -> Vector:
+    """Return what a vjp claims for a cotangent, shape (n,); parameters as for :func:`claimed_column`.
 
     The gradient g of cotangent c satisfies Re<g, t> = Re<c, J t>, so its real and imaginary parts are the
     entries for the real and the imaginary part of the input.
     """
-    cotangent = tangent(problem.outputs, one_hot(problem.outputs, row))
-    gradient, remarks = returned(
-        "vjp", vjp(problem.arguments(), cotangent, where=f"x0 and cotangent {row}"), problem.inputs, "x0"
-    )
+    result = vjp(problem.arguments(), tangent(problem.outputs, cotangent), where=f"x0 and {which}")
+    gradient, remarks = returned("vjp", result, problem.inputs, "x0")
     notes.extend(remarks)
     return gradient
 
 
-def one_hot(layout: Layout, coordinate: int) -> NDArray[np.float64]:
+def one_hot(layout: Layout, coordinate: int) -> Vector:
     """Return the vector of a layout that is 1 at one real coordinate."""
     vector = np.zeros(layout.size)
     vector[coordinate] = 1.0
     return vector
-
-
-def _off_pattern(matrix: Any, problem: Problem) -> NDArray[np.bool_]:
-    """Return the entries that a sparse matrix does not hold, of the inputs and outputs that are selected."""
-    entries = matrix.tocoo()
-    off = np.ones(entries.shape, np.bool_)
-    off[entries.row, entries.col] = False
-    selected: NDArray[np.bool_] = off[np.ix_(problem.outputs.among_all(), problem.inputs.among_all())]
-    return selected
-
-
-def _from_jacobian(result: Any, problem: Problem, notes: list[str]) -> Claims:
-    """Return the claims of what a jacobian returned: dense, nested, sparse or a LinearOperator."""
-    m, n = problem.outputs.whole_size, problem.inputs.whole_size
-    matrix = _as_matrix(result)
-    if matrix is not None:
-        _require_real_leaves(problem)
-        if matrix.shape != (m, n):
-            raise Breach(
-                "jacobian",
-                Status.SHAPE,
-                f"jacobian returned a {type(result).__name__} of shape {matrix.shape}; expected {(m, n)}, "
-                "outputs by inputs.",
-            )
-        real = _narrowest((*problem.outputs.leaves, *problem.inputs.leaves))
-        whole = checked_array("jacobian", matrix, (m, n), real, "the matrix", "outputs by inputs", notes)
-        return whole[np.ix_(problem.outputs.among_all(), problem.inputs.among_all())].astype(np.float64)
-    claims = np.zeros((problem.outputs.size, problem.inputs.size))
-    for output, part in zip(problem.outputs.leaves, _parts(result, problem.outputs, "apply's output"), strict=True):
-        blocks = _parts(part, problem.inputs, f"x0 (in the part of {output.path})")
-        for source, block in zip(problem.inputs.leaves, blocks, strict=True):
-            if block is not None:
-                claims[output.start : output.stop, source.start : source.stop] = _real_block(
-                    block, output, source, notes
-                )
-    return claims
-
-
-def _as_matrix(result: Any) -> NDArray[Any] | None:
-    """Return a SciPy sparse matrix or LinearOperator multiplied out, None for anything else.
-
-    Raises
-    ------
-    Breach
-        If it cannot be multiplied out.
-    """
-    try:
-        if hasattr(result, "toarray"):
-            return np.asarray(result.toarray())
-        if hasattr(result, "matvec") and hasattr(result, "shape"):
-            return np.asarray(result @ np.eye(result.shape[1], dtype=np.float64))
-    except Exception as error:
-        message = f"jacobian returned a {type(result).__name__} that cannot be multiplied out: {described(error)}."
-        raise Breach("jacobian", Status.RAISED, message) from error
-    return None
-
-
-def _require_real_leaves(problem: Problem) -> None:
-    if any(leaf.parts == 2 for leaf in (*problem.outputs.leaves, *problem.inputs.leaves)):
-        raise Breach(
-            "jacobian",
-            Status.STRUCTURE,
-            "jacobian returned one matrix, but x0 or apply's output is complex; return a complex array of shape "
-            "(*y.shape, *x.shape), the holomorphic derivative.",
-        )
-
-
-def _narrowest(leaves: Sequence[Leaf]) -> np.dtype[Any]:
-    """Return the dtype that a derivative between these leaves has to have at least."""
-    return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
-
-
-def _parts(tree: Any, layout: Layout, like: str) -> list[Any]:
-    """Return what stands in a part of a nested Jacobian where ``layout`` has its differentiable leaves."""
-    parts = trees.matched_leaves(tree, layout)
-    if parts is None:
-        leaves, spec = trees.flatten(tree)
-        raise Breach(
-            "jacobian",
-            Status.STRUCTURE,
-            f"jacobian returned {describe(spec, leaves)}; expected the structure of {like}: "
-            f"{trees.shapes_text(layout)}.",
-        )
-    return [parts[leaf.position] for leaf in layout.leaves]
-
-
-def _real_block(block: Any, output: Leaf, source: Leaf, notes: list[str]) -> NDArray[np.float64]:
-    """Return one block of a Jacobian over real coordinates; a complex block is a holomorphic derivative."""
-    shape = (*output.shape, *source.shape)
-    place = f"{output.path} by {source.path}"
-    flat_shape = (output.size // output.parts, source.size // source.parts)
-    if getattr(block, "shape", shape) == flat_shape:
-        shape = flat_shape
-    is_complex = output.parts == 2 or source.parts == 2
-    real = _narrowest((output, source))
-    dtype = np.result_type(real, np.complex64) if is_complex else real
-    array = checked_array("jacobian", block, shape, dtype, place, "the derivative", notes).reshape(flat_shape)
-    if not is_complex:
-        return array.astype(np.float64)
-    columns = [array, 1j * array] if source.parts == 2 else [array]  # the input moves along 1, then along 1j
-    spread = np.stack(columns, axis=-1).reshape(flat_shape[0], -1)
-    rows = [spread.real, spread.imag] if output.parts == 2 else [spread.real]
-    return np.stack(rows, axis=1).reshape(output.size, source.size).astype(np.float64)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.trees import Layout, Leaf, matching
+from fdcheck.problem.paths import matching
+from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import InvalidInput
 
 
@@ -30,13 +31,13 @@ class Bounds:
 
     def is_inside(self, x: NDArray[np.floating]) -> bool:
         """Return whether a point, shape (n,), keeps to the limits."""
-        return bool(((x >= self.lower) & (x <= self.upper)).all())
+        return bool((x >= self.lower).all() and (x <= self.upper).all())
 
 
 def unbounded(problem: Problem) -> Bounds:
     """Return bounds that exclude nothing."""
-    wide = np.full(problem.inputs.size, np.inf)
-    return Bounds(-wide, wide)
+    lower, upper = (np.broadcast_to(limit, problem.inputs.size) for limit in (np.float64(-np.inf), np.float64(np.inf)))
+    return Bounds(lower, upper)
 
 
 def targets(
@@ -96,7 +97,7 @@ def column_differences(
     """
     starts = np.array([leaf.start for leaf in problem.inputs.leaves])
     which = np.searchsorted(starts, columns, side="right") - 1
-    local = (columns - starts[which]).tolist()
+    local = _within_arrays(problem, columns, which, starts).tolist()
     moves = [(leaf.position, leaf.dtype.kind == "f") for leaf in problem.inputs.leaves]
     copied, difference = problem.copies, problem.difference
     place = functools.partial(_place, problem, columns, moved)
@@ -113,6 +114,18 @@ def column_differences(
         difference(copies, out[r], place, r)
 
 
+def _within_arrays(
+    problem: Problem, columns: NDArray[np.int64], which: NDArray[np.int64], starts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return which real number of its array each coordinate is."""
+    local = columns - starts[which]
+    for k, leaf in enumerate(problem.inputs.leaves):
+        if leaf.chosen is not None:
+            own = which == k
+            local[own] = leaf.chosen[local[own]]
+    return local
+
+
 def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
     """Return which coordinate was moved and how far."""
     leaf = problem.inputs.leaf_at(int(columns[r]))
@@ -123,19 +136,26 @@ def direction_differences(
     problem: Problem, direction: NDArray[np.float64], multiple: float, out: NDArray[np.float64]
 ) -> None:
     """Write f(x0 + multiple * direction) - f(x0) into ``out``, shape (m,)."""
-    point = problem.x + multiple * direction
     leaves = problem.copies()
     for leaf in problem.inputs.leaves:
-        array = leaves[leaf.position]
-        part = point[leaf.start : leaf.stop].astype(leaf.real_dtype)
-        array[...] = (part.view(leaf.dtype) if leaf.parts == 2 else part).reshape(leaf.shape)
+        own = slice(leaf.start, leaf.stop)
+        leaf.place(leaves[leaf.position], _moved(problem.x[own], direction[own], multiple))
     problem.difference(leaves, out, lambda times: f"{times:+g} tiny steps along a random direction", multiple)
+
+
+def _moved(x: NDArray[Any], direction: NDArray[np.float64], multiple: float) -> NDArray[Any]:
+    """Return x + multiple * direction with one array held beside them."""
+    point: NDArray[Any] = multiple * direction
+    moved: NDArray[Any] = np.add(point, x, out=point if x.dtype == point.dtype else None)
+    return moved
 
 
 def coordinate_vector(
     problem: Problem, values: Sequence[tuple[Leaf, float | NDArray[np.float64]]], default: float
 ) -> NDArray[np.float64]:
     """Return values per real input coordinate, ``default`` outside of the given leaves."""
+    if not values:
+        return np.broadcast_to(np.float64(default), problem.inputs.size)  # no memory, whatever the size
     vector = np.full(problem.inputs.size, default)
     for leaf, value in values:
         vector[leaf.start : leaf.stop] = value

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, describe
+from fdcheck.problem.callables import Breach
+from fdcheck.problem.naming import describe
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Status
 
@@ -55,7 +56,7 @@ def returned(endpoint: str, result: Any, layout: Layout, like: str) -> tuple[NDA
         if value is None:
             continue
         array = checked_array(endpoint, value, leaf.shape, leaf.dtype, leaf.path, like, notes)
-        vector[leaf.start : leaf.stop] = trees.real_view(array.astype(leaf.dtype) if leaf.parts == 2 else array)
+        vector[leaf.start : leaf.stop] = leaf.taken(array.astype(leaf.dtype) if leaf.parts == 2 else array)
     return vector, notes
 
 

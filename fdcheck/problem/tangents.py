@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, described
 from fdcheck.problem.evaluate import limits_of
+from fdcheck.problem.paths import matching, select
 from fdcheck.problem.returned import checked_array
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import InvalidInput, Status
@@ -135,7 +136,7 @@ class Restricted:
         """Return bounds of selected inputs as bounds of how far to go along directions, each a part of the room."""
         if bounds is None:
             return None
-        selected = trees.select(trees.structure(self.x0, "x")[1], input_paths, "input_paths").leaves
+        selected = select(trees.structure(self.x0, "x")[1], input_paths, "input_paths").leaves
         path_of = {leaf.position: leaf.path for leaf in selected}
         found = {}
         for leaf, low, high in limits_of(self._layout, bounds):
@@ -232,9 +233,7 @@ def _by_leaf(layout: Layout, directions: Directions) -> list[tuple[Leaf, Any]]:
     """Return the directions of each leaf that has some."""
     if isinstance(directions, Mapping):
         pairs = [
-            (leaf, rows)
-            for path, rows in directions.items()
-            for leaf in trees.matching(layout, str(path), "directions")
+            (leaf, rows) for path, rows in directions.items() for leaf in matching(layout, str(path), "directions")
         ]
         return list({leaf.position: (leaf, rows) for leaf, rows in pairs}.values())
     if not layout.spec.is_leaf():

@@ -6,7 +6,6 @@ import bisect
 import dataclasses
 import itertools
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
-from fdcheck.problem.paths import path_matches, path_text
+from fdcheck.problem.naming import path_text
 from fdcheck.results import InvalidInput
 
 _NAMESPACE = "fdcheck"  # dataclasses are registered with optree here, where nobody else sees it
@@ -40,6 +39,8 @@ class Leaf:
         What the user's scalar was (``float``, ``complex``, a NumPy scalar type) or ``ndarray``.
     start : int
         First of its real coordinates.
+    chosen : ndarray of int or None
+        Which of the array's real numbers, in C order, are its coordinates; None for all of them.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Leaf:
     dtype: np.dtype[Any]
     box: type
     start: int
+    chosen: NDArray[np.int64] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @cached_property
     def parts(self) -> int:
@@ -55,9 +57,14 @@ class Leaf:
         return 2 if self.dtype.kind == "c" else 1
 
     @cached_property
+    def whole_size(self) -> int:
+        """Number of real numbers in the array."""
+        return self.parts * math.prod(self.shape)
+
+    @cached_property
     def size(self) -> int:
         """Number of real coordinates."""
-        return self.parts * math.prod(self.shape)
+        return self.whole_size if self.chosen is None else len(self.chosen)
 
     @cached_property
     def real_shape(self) -> tuple[int, ...]:
@@ -74,10 +81,38 @@ class Leaf:
         """Dtype of one real coordinate."""
         return np.empty(0, self.dtype).real.dtype
 
+    def number(self, coordinate: int) -> int:
+        """Return which of the array's real numbers a real coordinate of the structure is."""
+        own = coordinate - self.start
+        return own if self.chosen is None else int(self.chosen[own])
+
     def index(self, coordinate: int) -> tuple[int, ...]:
         """Return the element index of a real coordinate of the structure."""
-        element = (coordinate - self.start) // self.parts
+        element = self.number(coordinate) // self.parts
         return tuple(int(i) for i in np.unravel_index(element, self.shape)) if self.shape else ()
+
+    def taken(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the real coordinates of an array of this leaf's shape, or of its real parts."""
+        flat = real_view(array)
+        return flat if self.chosen is None else flat[self.chosen]
+
+    def place(self, array: NDArray[Any], values: NDArray[Any]) -> None:
+        """Write real coordinates into an array of this leaf's shape, whatever its memory layout."""
+        if self.chosen is None:
+            array[...] = self.filled(values)
+        elif self.parts == 1:
+            array.flat[self.chosen] = values
+        else:
+            for part, odd in ((array.real, 0), (array.imag, 1)):
+                own = self.chosen % 2 == odd
+                part.flat[self.chosen[own] // 2] = values[own]
+
+    def filled(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a new array of this leaf's shape that holds real coordinates, and zeros where none is chosen."""
+        flat = np.zeros(self.whole_size, self.real_dtype) if self.chosen is not None else values.astype(self.real_dtype)
+        if self.chosen is not None:
+            flat[self.chosen] = values
+        return (flat.view(self.dtype) if self.parts == 2 else flat).reshape(self.shape)
 
     def boxed(self, array: NDArray[Any]) -> Any:
         """Return ``array`` as the kind of object that the user passed."""
@@ -125,7 +160,7 @@ class Layout:
     @property
     def whole_size(self) -> int:
         """Number of real coordinates with those of resting leaves."""
-        return self.size + sum(leaf.size for leaf in self.resting)
+        return sum(leaf.whole_size for leaf in (*self.leaves, *self.resting))
 
     def among_all(self) -> NDArray[np.int64]:
         """Return where each real coordinate stands among those of all differentiable leaves."""
@@ -133,12 +168,34 @@ class Layout:
         begin = dict(
             zip(
                 [leaf.position for leaf in everything],
-                np.cumsum([0, *(leaf.size for leaf in everything)]),
+                np.cumsum([0, *(leaf.whole_size for leaf in everything)]),
                 strict=False,
             )
         )
-        parts = [np.arange(begin[leaf.position], begin[leaf.position] + leaf.size) for leaf in self.leaves]
+        parts = [
+            begin[leaf.position] + (np.arange(leaf.size) if leaf.chosen is None else leaf.chosen)
+            for leaf in self.leaves
+        ]
         return np.concatenate(parts).astype(np.int64)
+
+    def narrowed(self, coordinates: NDArray[np.int64]) -> Layout:
+        """Return the layout of some of the real coordinates, ascending; the others keep their values.
+
+        Leaves without any of them rest.
+        """
+        leaves: list[Leaf] = []
+        resting = list(self.resting)
+        cuts = np.searchsorted(coordinates, [leaf.start for leaf in self.leaves] + [self.size])
+        for leaf, first, last in zip(self.leaves, cuts[:-1], cuts[1:], strict=True):
+            own = coordinates[first:last] - leaf.start
+            if leaf.chosen is not None:
+                own = leaf.chosen[own]
+            if len(own):
+                chosen = None if len(own) == leaf.whole_size else own
+                leaves.append(dataclasses.replace(leaf, start=leaves[-1].stop if leaves else 0, chosen=chosen))
+            else:
+                resting.append(leaf)
+        return dataclasses.replace(self, leaves=tuple(leaves), resting=tuple(resting))
 
     def leaf_at(self, coordinate: int) -> Leaf:
         """Return the leaf that a real coordinate lies in."""
@@ -261,7 +318,7 @@ def coordinates(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
     """
     vector = np.empty(layout.size, layout.dtype)
     for leaf in layout.leaves:
-        vector[leaf.start : leaf.stop] = real_view(np.asarray(leaves[leaf.position]))
+        vector[leaf.start : leaf.stop] = leaf.taken(np.asarray(leaves[leaf.position]))
     return vector
 
 
@@ -285,63 +342,8 @@ def from_coordinates(vector: NDArray[Any], layout: Layout) -> Any:
     for leaf in layout.resting:
         leaves[leaf.position] = leaf.boxed(np.zeros(leaf.shape, leaf.dtype))
     for leaf in layout.leaves:
-        flat = vector[leaf.start : leaf.stop].astype(leaf.real_dtype)
-        array = flat.view(leaf.dtype).reshape(leaf.shape) if leaf.parts == 2 else flat.reshape(leaf.shape)
-        leaves[leaf.position] = leaf.boxed(array)
+        leaves[leaf.position] = leaf.boxed(leaf.filled(vector[leaf.start : leaf.stop]))
     return optree.tree_unflatten(layout.spec, leaves)
-
-
-def select(layout: Layout, patterns: Sequence[str] | None, argument: str) -> Layout:
-    """Return the layout of the differentiable leaves that paths or globs name.
-
-    Parameters
-    ----------
-    layout : Layout
-        Layout of the structure.
-    patterns : sequence of str or None
-        Each a whole path, the path of a part of the structure, or a pattern in which ``*`` stands for
-        anything and ``?`` for one character; None selects all.
-    argument : str
-        Name of the user's argument, for the message.
-
-    Raises
-    ------
-    InvalidInput
-        If a pattern names no differentiable leaf.
-    """
-    if patterns is None:
-        return layout
-    if not patterns:
-        raise InvalidInput(f"{argument}: expected at least one path, got none")
-    wanted = {leaf.position for pattern in patterns for leaf in matching(layout, pattern, argument)}
-    chosen: list[Leaf] = []
-    for leaf in layout.leaves:
-        if leaf.position in wanted:
-            chosen.append(dataclasses.replace(leaf, start=chosen[-1].stop if chosen else 0))
-    resting = tuple(leaf for leaf in layout.leaves if leaf.position not in wanted)
-    return dataclasses.replace(layout, leaves=tuple(chosen), resting=resting)
-
-
-def matching(layout: Layout, pattern: str, argument: str) -> tuple[Leaf, ...]:
-    """Return the differentiable leaves that one path or glob names.
-
-    Raises
-    ------
-    InvalidInput
-        If there is none.
-    """
-    hits = tuple(leaf for leaf in layout.leaves if path_matches(leaf.path, pattern))
-    if not hits:
-        known = ", ".join(leaf.path for leaf in layout.leaves)
-        other = ""
-        if any(path_matches(path, pattern) for path in layout.carried):
-            other = f"; {pattern} is carried along, not differentiated"
-        if any(path_matches(leaf.path, pattern) for leaf in layout.resting):
-            other = f"; {pattern} is not selected"
-        if any(path_matches(leaf.path, re.sub(r"\[[\d, ]+\]$", "", pattern)) for leaf in layout.leaves):
-            other = "; a path ends at an array, single elements cannot be selected"
-        raise InvalidInput(f"{argument}: nothing differentiable matches {pattern!r}{other}; there are: {known}")
-    return hits
 
 
 def _register_dataclass(cls: type) -> None:

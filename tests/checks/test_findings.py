@@ -7,7 +7,8 @@ import fdcheck
 from fdcheck import Finding, Status
 from fdcheck.checks import findings as module
 from fdcheck.checks.elementwise import limits_from, measure
-from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings, pairs_of
+from fdcheck.checks.findings import STATUS_OF_CODE, by_severity, compared, entry_findings
+from fdcheck.checks.pairs import pairs_of
 from fdcheck.checks.plan import whole
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Function, Problem

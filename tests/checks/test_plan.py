@@ -170,9 +170,9 @@ def test_a_vjp_is_called_for_a_sample_of_outputs():
     x0 = np.linspace(0.1, 1, 40)
     report = fdcheck.verify(np.sin, x0, vjp=vjp, max_output_samples=6)
     assert report.passed
-    assert report.endpoint_calls == {"vjp": 6}
-    assert len({int(i[0]) for i in calls}) == 6
-    assert report.coverage.outputs_measured == 6
+    assert report.endpoint_calls == {"vjp": 8}  # and two random sums of all outputs
+    assert len({int(i[0]) for i in calls if len(i) == 1}) == 6
+    assert report.coverage.outputs_measured == 40
     assert sum(pair.entries for pair in report.pairs) == 6 * 40
     assert any("6 of 40 output elements" in note for note in report.notes)
 

@@ -24,8 +24,8 @@ def linear(x):
 
 def claims(name, endpoint, apply=linear, x0=X, notes=None, **paths):
     problem = Problem(Function("apply", apply), x0, **paths)
-    columns, rows = np.arange(problem.inputs.size), np.arange(problem.outputs.size)
-    return claimed_matrix(Function(name, endpoint), problem, columns, rows, [] if notes is None else notes)[0]
+    rows = np.arange(problem.outputs.size)
+    return claimed_matrix(Function(name, endpoint), problem, rows, [] if notes is None else notes)
 
 
 def breach(name, endpoint, apply=linear, x0=X):

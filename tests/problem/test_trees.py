@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fdcheck import InvalidInput
-from fdcheck.problem import trees
+from fdcheck.problem import paths, trees
 
 FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
 COMPLEX = (np.complex64, np.complex128, np.clongdouble)
@@ -283,7 +283,7 @@ ALL = ["layer.weight", "layer.bias", "layers", "params['w'][0]", "params['w'][1]
 )
 def test_selection(patterns, chosen):
     _, whole = trees.structure(SELECTABLE, "x")
-    layout = trees.select(whole, patterns, "input_paths")
+    layout = paths.select(whole, patterns, "input_paths")
     assert [leaf.path for leaf in layout.leaves] == chosen
     assert sorted(leaf.path for leaf in layout.resting) == sorted(set(ALL) - set(chosen))
     assert layout.whole_size == 1 + 2 + 1 + 2 + 4 + 3
@@ -300,7 +300,7 @@ def test_selection(patterns, chosen):
 def test_a_pattern_that_names_nothing_is_an_error_that_lists_what_there_is(pattern):
     _, layout = trees.structure(SELECTABLE, "x")
     with pytest.raises(InvalidInput) as caught:
-        trees.select(layout, ["layers", pattern], "input_paths")
+        paths.select(layout, ["layers", pattern], "input_paths")
     message = str(caught.value)
     assert message.startswith("input_paths:")
     assert repr(pattern) in message
@@ -310,12 +310,20 @@ def test_a_pattern_that_names_nothing_is_an_error_that_lists_what_there_is(patte
 def test_a_path_of_an_integer_leaf_is_said_to_be_carried_along():
     _, layout = trees.structure(SELECTABLE, "x")
     with pytest.raises(InvalidInput, match=r"eps_for: .*params\['n'\] is carried along, not differentiated"):
-        trees.matching(layout, "params['n']", "eps_for")
+        paths.matching(layout, "params['n']", "eps_for")
+
+
+def test_letters_of_regular_expressions_and_brackets_stand_for_themselves():
+    assert paths.path_matches("x['a+b']", "x['a+b']")
+    assert not paths.path_matches("x['aab']", "x['a+b']")
+    assert not paths.path_matches("layerXbias", "layer.bias")
+    assert not paths.path_matches("a", "[abc]")
+    assert paths.path_matches("x['two\nlines'][0]", "x['two*']")
 
 
 def test_leaves_not_selected_rest_at_zero_and_keep_their_kind():
     leaves, whole = trees.structure({"a": np.ones((2, 1), np.float32), "b": 2.0, "c": "s", "d": np.complex64(1j)}, "x")
-    layout = trees.select(whole, ["b"], "input_paths")
+    layout = paths.select(whole, ["b"], "input_paths")
     np.testing.assert_array_equal(trees.coordinates(leaves, layout), [2.0])
     back = trees.from_coordinates(np.array([7.0]), layout)
     assert back["b"] == 7.0

@@ -1,0 +1,180 @@
+"""A check from plan to findings: columns alone, inputs together, and what is left open looked at once more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fdcheck.checks.diagnosis import diagnosed
+from fdcheck.checks.elementwise import Elementwise, Limits, measure
+from fdcheck.checks.findings import compared, entry_findings
+from fdcheck.checks.pairs import merged_pairs, pairs_of
+from fdcheck.checks.plan import Plan, expected_applies, sample, whole
+from fdcheck.checks.probing import Probe, probe
+from fdcheck.checks.together import pairs_together, stands_alone, told
+from fdcheck.checks.widening import widened
+from fdcheck.numerics import kernels
+from fdcheck.numerics.differences import measured_columns
+from fdcheck.numerics.noise import Noise, measure_noise
+from fdcheck.numerics.steps import scales
+from fdcheck.problem.callables import Problem
+from fdcheck.problem.endpoints import Claimed, Claims
+from fdcheck.results import Diagnosis, Finding, Pair
+from fdcheck.settings import Settings
+
+_AT_ONCE = 2**22
+"""Entries of the Jacobian that are held at once, 32 MB an array; columns are measured in as many turns as it takes."""
+
+_DIAGNOSED = 2**20
+"""Entries of the Jacobian, measured or not, among which patterns of errors are looked for."""
+
+
+@dataclass
+class Outcome:
+    """What a check has found so far.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was looked at.
+    pairs, findings, notes, diagnoses : list
+        What was found.
+    measured, together : int
+        Real input coordinates moved alone, and together.
+    scatter : float
+        Largest difference of two calls of apply at x0, relative to the value.
+    """
+
+    plan: Plan
+    pairs: list[Pair] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    diagnoses: list[Diagnosis] = field(default_factory=list)
+    measured: int = 0
+    together: int = 0
+    scatter: float = 0.0
+
+
+def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, outcome: Outcome) -> None:
+    """Look at what is planned, and add what is found to an outcome.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    claims : Claims
+        The endpoints.
+    settings : Settings
+        Tolerances and thoroughness.
+    limits : Limits
+        Forced steps and bounds.
+    outcome : Outcome
+        Holds the plan; it is filled as the check goes on, so that an interrupt leaves what was found.
+    """
+    plan = outcome.plan
+    problem.course.expected = expected_applies(plan, settings)
+    noise = None if plan.is_whole else _noise_of_all(problem, limits, settings)
+    if len(plan.columns):
+        fails = _look_at_columns(problem, claims, settings, limits, plan, noise, outcome)
+        if not plan.is_whole or not (plan.has_all_rows or "vjp" not in claims.names):
+            _look_at_rest(problem, claims, settings, limits, noise, not fails, outcome)
+        return
+    found = _look_at_rest(problem, claims, settings, limits, noise, True, outcome)
+    if found is None and claims.hides_entries:
+        _look_at_columns(problem, claims, settings, limits, sample(problem, plan, settings), noise, outcome)
+    if found is None or settings.method == "probe" or found.alone or found.is_open or stands_alone(found):
+        return
+    outcome.plan, outcome.pairs = sample(problem, plan, settings), []
+    problem.course.expected += expected_applies(outcome.plan, settings)
+    _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
+
+
+def _noise_of_all(problem: Problem, limits: Limits, settings: Settings) -> Noise:
+    """Return the noise of the outputs when all inputs move."""
+    everything = np.ones(problem.inputs.size, np.bool_)
+    return measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything).without_slope()
+
+
+def _look_at_columns(
+    problem: Problem,
+    claims: Claims,
+    settings: Settings,
+    limits: Limits,
+    plan: Plan,
+    noise: Noise | None,
+    outcome: Outcome,
+) -> bool:
+    """Measure the columns of a plan alone, so many at once as fit, and return whether an entry disagrees."""
+    width = max(1, _AT_ONCE // max(1, problem.outputs.size))
+    pairs: list[Pair] = []
+    fails = False
+    for first in range(0, len(plan.columns), width):
+        columns = plan.columns[first : first + width]
+        part = problem.narrowed(columns)
+        claimed = claims.columns(part, plan.rows)
+        if not claimed.matrix.size:
+            break
+        own = limits.of_few(columns)
+        known = None if len(columns) == len(plan.columns) else (noise or _noise_of_all(problem, limits, settings))
+        found = measure(part, claimed, settings, own, whole(part), known and known.of_few(columns), noise)
+        outcome.scatter = max(outcome.scatter, found.rules.noise.scatter)
+        outcome.measured += len(columns) if plan.is_whole else measured_columns(found.measurement)
+        pairs += _compare(part, claimed, found, outcome)
+        if problem.outputs.size * problem.inputs.size <= _DIAGNOSED and not outcome.diagnoses:
+            outcome.diagnoses += _diagnoses(problem, part, claimed, found)
+        fails = fails or bool((found.measurement.code == kernels.DISAGREES).any())
+    outcome.pairs += merged_pairs(pairs)
+    return fails
+
+
+def _compare(part: Problem, claimed: Claimed, found: Elementwise, outcome: Outcome) -> list[Pair]:
+    """Add findings of columns to an outcome, and return their pairs."""
+    pairs: list[Pair] = []
+    for comparison in compared(claimed, found):
+        pairs += pairs_of(part, comparison)
+        outcome.findings += entry_findings(part, comparison)
+    return pairs
+
+
+def _diagnoses(problem: Problem, part: Problem, claimed: Claimed, found: Elementwise) -> list[Diagnosis]:
+    """Return patterns in which claims are wrong, with the columns in their places among all."""
+    if not (found.measurement.code == kernels.DISAGREES).any():
+        return []
+    in_place = (claimed, found) if part is problem else widened(problem, part.columns, claimed, found)
+    return [diagnosis for comparison in compared(*in_place) for diagnosis in diagnosed(problem, comparison)]
+
+
+def _look_at_rest(
+    problem: Problem,
+    claims: Claims,
+    settings: Settings,
+    limits: Limits,
+    noise: Noise | None,
+    trace: bool,
+    outcome: Outcome,
+) -> Probe | None:
+    """Move the inputs that were not moved alone together; all of them where only outputs were left out."""
+    plan = outcome.plan
+    members = plan.others if 0 < len(plan.columns) < plan.size else range(plan.size)
+    if claims.hides_entries:
+        outcome.notes.append("inputs outside of the sample were not looked at: masked entries hide what they add up to")
+    noise = noise or _noise_of_all(problem, limits, settings)
+    outcome.scatter = max(outcome.scatter, noise.scatter)
+    found = probe(problem, claims, settings, noise, limits, members, trace)
+    if found is None:
+        return None
+    moved = int(np.count_nonzero(found.direction))
+    if not moved:
+        return found
+    is_all = not len(plan.columns)
+    outcome.together = moved
+    about = told(problem, found, moved, is_all)
+    outcome.notes += about.notes
+    outcome.findings += about.findings
+    pairs = pairs_together(problem, found) if is_all else []
+    for alone in found.alone:
+        outcome.measured += len(alone.part.columns)
+        pairs += _compare(alone.part, alone.claimed, alone.found, outcome)
+    outcome.pairs = merged_pairs([*outcome.pairs, *pairs])
+    return found

@@ -1,0 +1,41 @@
+"""What size is typical of the numbers in an input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.problem import trees
+from fdcheck.problem.trees import Layout
+
+
+def typical_magnitudes(leaves: Sequence[Any], layout: Layout) -> tuple[Mapping[int, float], float]:
+    """Return the upper median of the nonzero magnitudes in each array by position, and in all; 1 where there is none.
+
+    Parameters
+    ----------
+    leaves : sequence
+        Leaves of the input, the differentiable ones as arrays.
+    layout : Layout
+        Its layout.
+    """
+    sizes = {leaf.position: _nonzero_sizes(leaves[leaf.position]) for leaf in layout.leaves}
+    middle = _median(list(sizes.values()), 1.0)
+    if len(sizes) == 1:
+        return dict.fromkeys(sizes, middle), middle
+    return {position: _median([own], middle) for position, own in sizes.items()}, middle
+
+
+def _nonzero_sizes(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the nonzero finite magnitudes of the real numbers in an array."""
+    size = np.abs(trees.real_view(array).astype(np.float64))
+    return size[(size > 0) & np.isfinite(size)]
+
+
+def _median(sizes: Sequence[NDArray[np.float64]], default: float) -> float:
+    """Return the upper median of all of these numbers, or a default where there is none."""
+    usable = sizes[0] if len(sizes) == 1 else np.concatenate(sizes)
+    return float(np.partition(usable, len(usable) // 2)[len(usable) // 2]) if usable.size else default
