@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fdcheck.advice import EpsAdvice, EpsBlock, EpsPath
     from fdcheck.api import differentiate, verify
     from fdcheck.estimates import Block, Estimate
+    from fdcheck.execution import Execution, Progress
     from fdcheck.recommend import recommend_eps
     from fdcheck.replaying import replay
     from fdcheck.results import (
@@ -41,11 +42,13 @@ __all__ = [
     "EpsBlock",
     "EpsPath",
     "Estimate",
+    "Execution",
     "Finding",
     "InvalidInput",
     "Measured",
     "Pair",
     "Point",
+    "Progress",
     "Report",
     "Status",
     "Verdict",
@@ -63,6 +66,8 @@ _HOME = {
     "EpsBlock": "fdcheck.advice",
     "EpsPath": "fdcheck.advice",
     "Estimate": "fdcheck.estimates",
+    "Execution": "fdcheck.execution",
+    "Progress": "fdcheck.execution",
     "differentiate": "fdcheck.api",
     "recommend_eps": "fdcheck.recommend",
     "replay": "fdcheck.replaying",

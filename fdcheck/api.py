@@ -16,9 +16,11 @@ from fdcheck.checks.plan import planned, whole
 from fdcheck.checks.products import owed
 from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out
 from fdcheck.estimates import Block, Estimate
+from fdcheck.execution import Execution, Progressive, checked_execution
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import Claims
+from fdcheck.report.bar import told
 from fdcheck.results import InvalidInput, Report, Status
 from fdcheck.settings import Contract, Settings, settings_from
 
@@ -48,7 +50,8 @@ def verify(
     seed: int | None = None,
     profile: str | None = None,
     contract: Contract | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    execution: Execution | None = None,
+    progress: Progressive = None,
 ) -> Report:
     """Check derivatives of ``apply`` against finite differences with error bars.
 
@@ -119,9 +122,11 @@ def verify(
         (a tolerance of 2 %), or a name of a file ``fdcheck profiles`` lists.
     contract : Contract, optional
         What endpoints owe beside right numbers (linearity, dtype, batches ...); not checked by default.
-    progress : callable, optional
-        Called as ``progress(done, expected)`` after each call of apply; ``expected`` is a guess that grows where more
-        is needed.
+    execution : Execution, optional
+        How apply is evaluated: by the workers of an executor, in stacks of points, within limits of time.
+    progress : bool or callable, optional
+        True for a bar on stderr, where that is a terminal; or a callable that is given a :class:`Progress` after each
+        call of apply, or each chunk of calls.
 
     Returns
     -------
@@ -170,8 +175,9 @@ def verify(
     )  # fmt: skip
     given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
     Function("apply", apply)
-    with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
-        return check_at_points(check_point, Asked(apply, given, settings, directions, progress), x0, further)
+    with np.errstate(all="ignore"), told(progress) as tell:  # overflow and NaN beside x0 are no reason to warn
+        asked = Asked(apply, given, settings, directions, tell, checked_execution(execution))
+        return check_at_points(check_point, asked, x0, further)
 
 
 def check_point(problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
@@ -213,6 +219,7 @@ def differentiate(
     output_paths: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
     seed: int | None = None,
+    execution: Execution | None = None,
 ) -> Estimate:
     """Measure the Jacobian of ``apply`` with an error bar on every entry.
 
@@ -224,7 +231,7 @@ def differentiate(
         Point; never changed.
     rtol : float, optional
         Relative size below which a gap of the one-sided slopes is no kink; as for :func:`verify`.
-    eps, eps_for, input_paths, output_paths, bounds, seed
+    eps, eps_for, input_paths, output_paths, bounds, seed, execution
         As for :func:`verify`.
 
     Returns
@@ -256,10 +263,11 @@ def differentiate(
     )  # fmt: skip
     function = Function("apply", apply)
     with np.errstate(all="ignore"):
-        problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
+        paths = settings.input_paths, settings.output_paths
+        problem = measurable_problem(function, x0, *paths, checked_execution(execution))
         found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
     about = findings_about_apply(problem, found.rules.noise.scatter)
-    about += [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
+    about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
     notes = [finding.message for finding in about]
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 

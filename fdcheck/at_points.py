@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,15 @@ from fdcheck.checks.findings import by_severity
 from fdcheck.checks.interrupts import keep_report, kept_report
 from fdcheck.checks.points import ATTEMPTS, drawn, is_finite, kept_values, together
 from fdcheck.checks.summary import changes_its_argument, unmeasured_report
+from fdcheck.execution import Execution, Progress
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.tangents import Directions, Restricted
 from fdcheck.results import InvalidInput, Point, Report, Status
 from fdcheck.settings import Settings, settings_as_data
+
+_AT_ONCE = 1e-9
+"""Seconds that are left where the time is up: a limit has to be positive."""
 
 Check = Callable[[Problem, Mapping[str, Function], Settings], Report]
 
@@ -36,14 +41,17 @@ class Asked:
     directions : object
         Directions along which inputs move, None where all elements do.
     progress : callable or None
-        Called before each apply.
+        Told of calls of apply.
+    execution : Execution or None
+        How points are evaluated.
     """
 
     apply: Callable[..., Any]
     endpoints: Mapping[str, Callable[..., Any]]
     settings: Settings
     directions: Directions = None
-    progress: Callable[[int, int], object] | None = None
+    progress: Callable[[Progress], object] | None = None
+    execution: Execution | None = None
 
 
 class Place:
@@ -59,6 +67,8 @@ class Place:
         Calls of each callable before.
     share : int or None
         Calls of apply that this point may take.
+    began : float or None
+        When the whole check began, if that was before.
 
     Attributes
     ----------
@@ -68,12 +78,17 @@ class Place:
         With bounds of what moves, and the share.
     """
 
-    def __init__(self, asked: Asked, x: Any, calls: Mapping[str, int], share: int | None = None) -> None:
+    def __init__(
+        self, asked: Asked, x: Any, calls: Mapping[str, int], share: int | None = None, began: float | None = None
+    ) -> None:
+        if asked.directions is not None and asked.execution is not None and asked.execution.batched:
+            raise InvalidInput("execution: batched: expected False with directions, along which points are not stacked")
         self._view = None if asked.directions is None else Restricted(asked.apply, asked.endpoints, x, asked.directions)
         apply, endpoints, self._start = asked.apply, asked.endpoints, x
         if self._view is not None:
             apply, endpoints, self._start = self._view.apply, self._view.endpoints, self._view.x0
         self._progress = asked.progress
+        self._execution = _left_of(asked.execution, began)
         self.apply = Function("apply", apply)
         self.given = {name: Function(name, endpoint) for name, endpoint in endpoints.items()}
         for name, function in {"apply": self.apply, **self.given}.items():
@@ -97,8 +112,9 @@ class Place:
         """
         own = self.settings
         most = None if own.max_applies is None else self.apply.calls + own.max_applies
-        problem = Problem(self.apply, self._start, own.input_paths, own.output_paths, most, self._progress)
-        problem.course.ahead = ahead
+        paths = own.input_paths, own.output_paths
+        problem = Problem(self.apply, self._start, *paths, most, self._progress, self._execution)
+        problem.budget.ahead = ahead
         return problem
 
     def around(self, problem: Problem, draw: int) -> Any:
@@ -113,6 +129,14 @@ class Place:
         if self._view is None or "apply" not in self._view.changed or ("apply", Status.MUTATION) in told:
             return report
         return dataclasses.replace(report, findings=tuple(by_severity([*report.findings, changes_its_argument()])))
+
+
+def _left_of(execution: Execution | None, began: float | None) -> Execution | None:
+    """Return the execution with the time that is left of it."""
+    if execution is None or execution.time_limit is None or began is None:
+        return execution
+    left = execution.time_limit - (time.monotonic() - began)
+    return dataclasses.replace(execution, time_limit=max(left, _AT_ONCE))
 
 
 def split_points(points: Any, x0: Any) -> tuple[int | None, list[Any]]:
@@ -186,6 +210,7 @@ class _Walk:
     def __init__(self, check: Check, asked: Asked, count: int) -> None:
         self._check, self._asked, self._count = check, asked, count
         self._calls: dict[str, int] = {}
+        self._began = time.monotonic()
         self._reports: list[Report] = []
         self._points: list[Point] = []
         self._tried = self._used = 0
@@ -197,7 +222,7 @@ class _Walk:
 
     def visit(self, x: Any, origin: str) -> tuple[Place, Problem] | None:
         """Check at a point; return what was asked there, None where apply raised."""
-        place = Place(self._asked, x, self._calls, self._share)
+        place = Place(self._asked, x, self._calls, self._share, self._began)
         try:
             problem = self._problem(place)
         except Breach as breach:
@@ -211,7 +236,7 @@ class _Walk:
         start, center = at_x0
         for draw in range(number * ATTEMPTS, (number + 1) * ATTEMPTS):
             x = start.around(center, draw)
-            place = Place(self._asked, x, self._calls, self._share)
+            place = Place(self._asked, x, self._calls, self._share, self._began)
             self._tried += 1
             try:
                 problem = self._problem(place)

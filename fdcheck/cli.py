@@ -9,13 +9,13 @@ import os
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from fdcheck.loading import CannotRun, callables, point, told
+from fdcheck.loading import CannotRun, Named, callables, point, told
 from fdcheck.report.printable import printable
 
 if TYPE_CHECKING:
@@ -170,6 +170,10 @@ def main() -> None:
     default=None,
     help="Progress bar on stderr; by default where that is a terminal.",
 )
+@click.option("--workers", metavar="N", type=click.IntRange(min=1), help="Call APPLY in N processes at once.")
+@click.option("--dask", metavar="ADDRESS", help="Call APPLY in the workers of a Dask scheduler.")
+@click.option("--timeout", type=float, help="Seconds that one call of APPLY may take; no limit by default.")
+@click.option("--time-limit", type=float, help="Seconds that the check may take; no limit by default.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
     apply: str,
@@ -178,6 +182,10 @@ def verify(
     jvp: str | None,
     vjp: str | None,
     directions: str | None,
+    workers: int | None,
+    dask: str | None,
+    timeout: float | None,
+    time_limit: float | None,
     progress: bool | None,
     as_json: bool,
     **options: Any,
@@ -204,23 +212,24 @@ def verify(
     if not endpoints:
         raise CannotRun("give at least one of --jacobian, --jvp and --vjp; without one there is nothing to check")
     from fdcheck import api
+    from fdcheck.cli_workers import execution
+    from fdcheck.report.bar import bar
 
     try:
-        with contextlib.redirect_stdout(
-            sys.stderr
-        ):  # the report stays alone on stdout, whatever the user's code prints
+        with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever user code prints
             given = {name: value for name, value in options.items() if value not in (None, (), {})}
             if directions is not None:
                 given["directions"] = point(directions, "--directions")
-            with shown_progress(progress) as shown:
+            with bar(progress) as told, execution(workers, dask, timeout, time_limit) as chosen:
                 functions = callables(apply, endpoints)
-                report = called(api.verify, "check", x0=point(inputs), **functions, **given, **shown)
+                if workers or dask:
+                    functions["apply"] = Named(apply)
+                report = called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
     except KeyboardInterrupt as interrupt:
         show_what_was_found(interrupt, as_json)
         raise
-    leave_with(
-        report, as_json, f"fdcheck replay REPORT.json {command_line(apply, inputs, endpoints)} --finding {{number}}"
-    )
+    replay = f"fdcheck replay REPORT.json {command_line(apply, inputs, endpoints)} --finding {{number}}"
+    leave_with(report, as_json, replay)
 
 
 def leave_with(report: Report, as_json: bool, replay: str) -> NoReturn:
@@ -332,35 +341,6 @@ def show(name: str) -> None:
         click.echo(profile_text(name).rstrip())
     except InvalidInput as error:
         raise CannotRun(str(error)) from error
-
-
-@contextlib.contextmanager
-def shown_progress(wanted: bool | None) -> Iterator[dict[str, Any]]:
-    """Yield the option that shows calls of apply as a bar on stderr; none where it is not wanted."""
-    if not (sys.stderr.isatty() if wanted is None else wanted):
-        yield {}
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _own_stderr() as stream:
-        console = Console(file=stream, force_terminal=wanted)
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task("calls of apply")
-            yield {"progress": lambda done, expected: bar.update(task, completed=done, total=expected)}
-
-
-@contextlib.contextmanager
-def _own_stderr() -> Iterator[TextIO]:
-    """Yield a stream to where stderr goes now: user's code may send the descriptor elsewhere while it runs."""
-    try:
-        descriptor = os.dup(sys.stderr.fileno())
-    except OSError:  # a stream without a descriptor, as in tests
-        yield sys.stderr
-        return
-    with open(descriptor, "w", encoding=sys.stderr.encoding, errors="backslashreplace") as stream:
-        yield stream
 
 
 def called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fdcheck.cli import STATUS, limits, shown_progress, steps
+from fdcheck.cli import STATUS, limits, steps
 from fdcheck.loading import CannotRun, told
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ def command(words: tuple[str, ...], progress: bool | None, as_json: bool, **opti
       fdcheck tesseract http://127.0.0.1:8000 @inputs.json --input-paths 'layers.[].w' --rtol 1e-2
       fdcheck tesseract tesseract_api.py 'payloads/*.json' --profile quick
     """  # noqa: D301
+    from fdcheck.report.bar import bar
+
     if len(words) > 2:
         raise CannotRun(f"expected [TARGET] PAYLOAD, got {len(words)} words: {' '.join(words)} (quote a glob)")
     target = words[0] if len(words) == 2 else _usual_target()
@@ -85,8 +87,8 @@ def command(words: tuple[str, ...], progress: bool | None, as_json: bool, **opti
     given = {name: value for name, value in options.items() if value not in (None, (), {})}
     reports: list[tuple[str, Report]] = []
     for name, inputs in payloads:
-        with contextlib.redirect_stdout(sys.stderr), shown_progress(progress) as shown:
-            reports.append((name, _report(target, inputs, given | shown)))
+        with contextlib.redirect_stdout(sys.stderr), bar(progress) as told:
+            reports.append((name, _report(target, inputs, {**given, "progress": told})))
         if not as_json:
             click.echo((f"{name}\n" if are_several else "") + str(reports[-1][1]) + ("\n" if are_several else ""))
     if as_json:

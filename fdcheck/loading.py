@@ -12,6 +12,7 @@ import sys
 import traceback
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,37 @@ def callables(apply: str, endpoints: Mapping[str, str]) -> dict[str, Callable[..
             raise CannotRun(f"{name}: expected MODULE:FUNCTION, such as heat.py:apply, got {place!r}")
         found[name] = _function(module_at(module or home), function, module or home)
     return found
+
+
+@dataclass(frozen=True)
+class Named:
+    """A function by its name, which another process on this machine can load as well.
+
+    Parameters
+    ----------
+    place : str
+        MODULE:FUNCTION.
+    folder : str
+        Where a relative path or a module name is looked up.
+    """
+
+    place: str
+    folder: str = field(default_factory=os.getcwd)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        return _named(self)(*arguments)
+
+
+@functools.cache
+def _named(function: Named) -> Callable[..., Any]:
+    """Return a function, loaded once in each process."""
+    module, _, name = function.place.rpartition(":")
+    if module.endswith(".py"):
+        module = os.path.join(function.folder, module)
+    else:
+        sys.path.insert(0, function.folder)
+    return _function(_module(module), name, module)
 
 
 def _function(module: ModuleType, name: str, place: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from fdcheck.checks.plan import planned
 from fdcheck.checks.recommending import ABOVE, BELOW, REASONS, USUAL, Recommended, recommend
 from fdcheck.checks.sharing import Shared, relative_size
 from fdcheck.checks.summary import about_sample
+from fdcheck.execution import Execution, checked_execution
 from fdcheck.numerics.ladder import CENTRAL, FORWARD
 from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.trees import Leaf
@@ -31,6 +32,7 @@ def recommend_eps(
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
     max_evals: int = 200,
     seed: int | None = None,
+    execution: Execution | None = None,
 ) -> EpsAdvice:
     """Recommend steps for plain finite differences of ``apply`` at ``x0``.
 
@@ -45,7 +47,7 @@ def recommend_eps(
     max_evals : int
         Input elements looked at, at most; of a larger input a sample is drawn as by :func:`verify`. The others have NaN
         in the arrays of ``advice.blocks``.
-    input_paths, output_paths, bounds, seed
+    input_paths, output_paths, bounds, seed, execution
         As for :func:`verify`.
 
     Returns
@@ -94,7 +96,8 @@ def recommend_eps(
     settings = dataclasses.replace(settings, eps=None, eps_for={})  # a step that a project forces is no advice
     function = Function("apply", apply)
     with np.errstate(all="ignore"):  # overflow and NaN beside x0 are looked at, not warned of
-        problem = measurable_problem(function, x0, settings.input_paths, settings.output_paths)
+        paths = settings.input_paths, settings.output_paths
+        problem = measurable_problem(function, x0, *paths, checked_execution(execution))
         plan = planned(problem, settings)
         result = recommend(problem, settings, limits_from(problem, settings), plan)
     goal = result.found.rules.accuracy
@@ -201,7 +204,9 @@ def _usual(result: Recommended, part: Any) -> dict[str, float]:
 
 def _notes(problem: Problem, result: Recommended) -> list[str]:
     """Return remarks on apply and on what was left out."""
-    notes = [breach.finding.message for breach in (problem.course.raised, problem.course.changed) if breach is not None]
+    notes = [
+        breach.finding.message for breach in (problem.raised, problem.changed, problem.broken_off) if breach is not None
+    ]
     scatter = result.found.rules.noise.scatter
     if scatter > 0:
         notes.append(f"two calls of apply at x0 differ by {scatter:.1g} of the value; the steps allow for that noise.")

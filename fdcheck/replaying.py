@@ -17,6 +17,7 @@ from fdcheck.checks.pairs import pairs_of
 from fdcheck.checks.plan import Plan, planned, whole
 from fdcheck.checks.products import owed
 from fdcheck.checks.summary import report_of, unmeasured_report
+from fdcheck.execution import Execution, checked_execution
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.endpoints import Claims
 from fdcheck.problem.trees import Layout
@@ -35,6 +36,7 @@ def replay(
     vjp: Callable[[Any, Any], Any] | None = None,
     points: int | Sequence[Any] | None = None,
     directions: Any = None,
+    execution: Execution | None = None,
 ) -> Report:
     """Check one finding of a report again, alone: at the same point, with the same seed and settings.
 
@@ -51,6 +53,8 @@ def replay(
         random vectors are drawn.
     points, directions
         As they were given to :func:`verify`; a number of points need not be given again.
+    execution : Execution, optional
+        How apply is evaluated, as for :func:`verify`.
 
     Returns
     -------
@@ -84,7 +88,7 @@ def replay(
     given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
     if found.endpoint != "apply" and found.endpoint not in given:
         raise InvalidInput(f"{found.endpoint}: expected the callable that finding {number} is about, got none")
-    asked = Asked(apply, given, settings, directions)
+    asked = Asked(apply, given, settings, directions, execution=checked_execution(execution))
     with np.errstate(all="ignore"):
         place = Place(asked, _point(report, found, asked, x0, points), {}, settings.max_applies)
         try:

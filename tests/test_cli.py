@@ -284,13 +284,14 @@ def options_seen(monkeypatch, *arguments):
     ],
 )
 def test_options_arrive_under_their_python_names(folder, monkeypatch, arguments, options):
-    assert options_seen(monkeypatch, *arguments) == options
+    assert options_seen(monkeypatch, *arguments) == {"progress": None, **options}
 
 
 def test_every_option_of_verify_can_be_given():
     on_command_line = {parameter.name for parameter in main.commands["verify"].params}
     in_python = set(inspect.signature(api.verify).parameters)
-    assert in_python - {"x0", "contract"} <= on_command_line
+    assert in_python - {"x0", "contract", "execution"} <= on_command_line
+    assert {"workers", "dask", "timeout", "time_limit"} <= on_command_line
 
 
 def test_profiles_are_listed_and_shown():

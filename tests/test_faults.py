@@ -1,10 +1,14 @@
 """Faults at any moment: exceptions and interrupts in every callable at every call, deep structures, strict warnings."""
 
 import copy
+import itertools
 import json
+import os
 import subprocess
 import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -178,8 +182,8 @@ def test_an_interrupt_between_calls_keeps_a_report(monkeypatch):
 
 
 def test_an_interrupt_in_the_progress_callback_keeps_a_report():
-    def progress(done, expected):
-        if done == 30:
+    def progress(now):
+        if now.done == 30:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -189,7 +193,7 @@ def test_an_interrupt_in_the_progress_callback_keeps_a_report():
 
 def test_an_exception_in_the_progress_callback_comes_through():
     with pytest.raises(ZeroDivisionError):
-        fdcheck.verify(x0=X0, **CALLABLES, progress=lambda done, expected: 1 / (done - 20))
+        fdcheck.verify(x0=X0, **CALLABLES, progress=lambda now: 1 / (now.done - 20))
 
 
 def test_a_second_interrupt_is_not_held_back(monkeypatch):
@@ -292,9 +296,94 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
     )
     blocked = tmp_path / "file"
     blocked.write_text("a file where a folder ought to be")
-    import os
-
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(blocked / "cache"), "XDG_CACHE_HOME": str(blocked),
                    "HOME": str(blocked), "NUMBA_DISABLE_JIT": "0"}  # fmt: skip
     out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
     assert out.stdout.split() == ["pass", "fail"], out.stderr
+
+
+# with executors, stacks and limits of time
+
+
+def smooth(x):
+    return np.sin(x)
+
+
+def smooth_vjp(x, ct):
+    return ct * np.cos(x)
+
+
+@pytest.mark.parametrize(
+    ("kind", "at"), [("threads", 1), ("threads", 30), ("timeout", 1), ("timeout", 30), ("stacks", 1), ("stacks", 4)]
+)
+def test_an_interrupt_in_a_worker_or_a_stack_keeps_a_report(kind, at):
+    calls, x0 = itertools.count(1), np.linspace(0.1, 1.0, 12)
+
+    def interrupted(x):
+        if next(calls) >= at:
+            raise KeyboardInterrupt
+        return np.sin(x)
+
+    with ThreadPoolExecutor(2) as pool:
+        execution = {
+            "threads": fdcheck.Execution(executor=pool),
+            "timeout": fdcheck.Execution(timeout=60.0),
+            "stacks": fdcheck.Execution(batched=True),
+        }[kind]
+        with pytest.raises(KeyboardInterrupt) as caught:
+            fdcheck.verify(interrupted, x0, vjp=smooth_vjp, execution=execution)
+    assert str(caught.value.report.verdict) == "inconclusive"
+    assert "the check was interrupted (KeyboardInterrupt)" in caught.value.report.findings[0].message
+
+
+def test_an_apply_that_hangs_at_a_later_point_is_no_pass():
+    def hanging(x):
+        if x[0] < 0:
+            time.sleep(5)
+        return np.sin(x)
+
+    points = [np.array([0.4]), np.array([-0.3]), np.array([0.5])]
+    execution = fdcheck.Execution(timeout=0.3)
+    report = fdcheck.verify(hanging, np.array([0.3]), vjp=smooth_vjp, points=points, execution=execution)
+    assert str(report.verdict) == "inconclusive"
+    assert [str(p.verdict) for p in report.points] == ["pass", "pass", "inconclusive", "pass"]
+    assert {f.point for f in report.findings} == {2}
+    assert "longer than the timeout of 0.3 s" in report.findings[0].message
+
+
+def test_a_limit_of_time_holds_for_all_points_together():
+    def slow(x):
+        time.sleep(0.01)
+        return np.sin(x)
+
+    began = time.monotonic()
+    execution = fdcheck.Execution(time_limit=0.5)
+    report = fdcheck.verify(slow, np.array([0.3, 0.7]), vjp=smooth_vjp, points=8, execution=execution)
+    assert time.monotonic() - began < 3
+    assert str(report.verdict) == "inconclusive"
+    assert str(report.points[0].verdict) == "pass"
+    assert str(report.points[-1].verdict) == "inconclusive"
+    assert any("time_limit" in f.message for f in report.findings)
+
+
+def test_points_and_directions_with_an_executor():
+    p0, directions = np.array([0.2, 0.3, 0.5]), [[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]
+    vjp = lambda p, ct: 2 * p * ct  # noqa: E731
+    with ThreadPoolExecutor(2) as pool:
+        options = {"directions": directions, "points": 2, "execution": fdcheck.Execution(executor=pool)}
+        report = fdcheck.verify(lambda p: np.sum(p**2), p0, vjp=vjp, **options)
+        alone = fdcheck.verify(lambda p: np.sum(p**2), p0, vjp=vjp, directions=directions, points=2)
+    assert report.passed
+    assert report.to_dict() == alone.to_dict()
+    with pytest.raises(InvalidInput, match="execution: batched: expected False with directions"):
+        fdcheck.verify(lambda p: np.sum(p**2), p0, vjp=vjp, directions=directions,
+                       execution=fdcheck.Execution(batched=True))  # fmt: skip
+
+
+def test_a_finding_is_replayed_with_an_executor():
+    x0 = np.array([0.3, 0.7])
+    report = fdcheck.verify(smooth, x0, vjp=lambda x, ct: -ct * np.cos(x))
+    with ThreadPoolExecutor(1) as pool:
+        again = fdcheck.replay(report, 1, smooth, x0, vjp=lambda x, ct: -ct * np.cos(x),
+                               execution=fdcheck.Execution(executor=pool))  # fmt: skip
+    assert again.notes[0].endswith("found again")

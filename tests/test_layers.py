@@ -8,13 +8,14 @@ import sys
 import pytest
 
 import fdcheck
+from fdcheck.numerics import sweeps
 
 ROOT = pathlib.Path(fdcheck.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 NAMES = [".".join(("fdcheck", *path.relative_to(ROOT).with_suffix("").parts)) for path in FILES]
 
 ROOMS = (
-    ("statuses", "results", "estimates", "advice", "settings"),
+    ("statuses", "results", "estimates", "advice", "settings", "execution"),
     ("problem",),
     ("numerics",),
     ("checks",),
@@ -85,11 +86,12 @@ def test_results_imports_nothing_of_ours_but_renderers_inside_methods():
     assert all(inside and name.startswith(RENDERING) for name, inside in ours)
 
 
-def test_only_one_file_compiles_and_kernels_call_none_of_another_file():
+def test_kernels_are_compiled_in_one_room_and_call_none_of_another_file():
     users = {path for path in FILES for name, *_ in imports_of(path) if name.split(".")[0] == "numba"}
-    assert users == {ROOT / "numerics" / "compiled.py"}
+    assert users == {ROOT / "numerics" / name for name in ("compiled.py", "sweeps.py")}
     ours = {name for name, *_ in imports_of(ROOT / "numerics" / "kernels.py") if name.startswith("fdcheck")}
     assert not ours  # a cached kernel would keep serving the old code of another file
+    assert set(sweeps.sweep.__code__.co_names) & set(vars(sweeps)) == {"np"}
     for path in ROOT.glob("problem/*.py"):
         assert "numba" not in path.read_text(encoding="utf-8"), path
 

@@ -17,8 +17,9 @@ from fdcheck.adapters.tolerances import as_theirs, measured_with, rounding_allow
 from fdcheck.api import verify
 from fdcheck.checks.products import Linear, amended, batched_findings, contract_findings, linear_map
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, described
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import returned
+from fdcheck.problem.wording import described
 from fdcheck.results import Finding, InvalidInput, Report, Status
 from fdcheck.second_order import merged, renamed, verify_second_order
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from fdcheck.adapters.tesseract_view import ENDPOINTS, View
 from fdcheck.api import verify as verify_callables
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.linearity import linearity_finding
+from fdcheck.execution import Progressive
 from fdcheck.problem.callables import Breach
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, InvalidInput, Report, Verdict
@@ -52,7 +53,7 @@ def verify(
     profile: str | None = None,
     like_tesseract: bool | None = None,
     timeout: float | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progressive = None,
 ) -> Report:
     """Check every derivative endpoint of a Tesseract against finite differences with error bars.
 
@@ -128,7 +129,7 @@ def _checked(
     endpoints: Sequence[str],
     wanted: tuple[Sequence[str] | None, Sequence[str] | None],
     options: dict[str, Any],
-    progress: Callable[[int, int], object] | None,
+    progress: Progressive,
 ) -> Report:
     """Return the report of one Tesseract: one-hot claims, dense ones, and what the Tesseract command would say."""
     view = View(client, inputs, *wanted)

@@ -73,7 +73,7 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
         Holds the plan; it is filled as the check goes on, so that an interrupt leaves what was found.
     """
     plan = outcome.plan
-    problem.course.expected = expected_applies(plan, settings)
+    problem.budget.expected = expected_applies(plan, settings)
     noise = None if plan.is_whole else _noise_of_all(problem, limits, settings)
     if len(plan.columns):
         fails = _look_at_columns(problem, claims, settings, limits, plan, noise, outcome)
@@ -86,7 +86,7 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
     if found is None or settings.method == "probe" or found.alone or found.is_open or stands_alone(found):
         return
     outcome.plan, outcome.pairs = sample(problem, plan, settings), []
-    problem.course.expected += expected_applies(outcome.plan, settings)
+    problem.budget.expected += expected_applies(outcome.plan, settings)
     _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
 
 

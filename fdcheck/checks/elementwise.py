@@ -13,6 +13,7 @@ from fdcheck.numerics.differences import Measurement, Rules, as_index, measure_c
 from fdcheck.numerics.noise import Noise, measure_noise, noise_from_afar
 from fdcheck.numerics.roughness import Doubt, rough_outputs
 from fdcheck.numerics.steps import Accuracy, StepRange, accuracy, first_steps, step_range
+from fdcheck.numerics.sweeps import swept
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed
 from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, limits_of, unbounded
@@ -107,6 +108,7 @@ def measure(
         Cost in applies: 9 beside the one at x0, 18 for a sample, then 4 an input as a rule; more where something is
         in doubt.
     """
+    problem.quicken(swept)
     steps = step_range(problem, limits.forced)
     moving = np.zeros(problem.inputs.size, np.bool_)
     moving[plan.columns] = True

@@ -12,7 +12,7 @@ from fdcheck.checks.elementwise import Elementwise
 from fdcheck.checks.patterns import Pattern, Table, hits, lines_of
 from fdcheck.numerics.differences import Column
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.evaluate import column_differences, targets
+from fdcheck.problem.evaluate import both_sides
 
 _LIKE = 0.05
 """Part of the distance from measurement to claim within which a slope counts as the one or the other, and of a
@@ -54,9 +54,9 @@ def wide_columns(problem: Problem, found: Elementwise, table: Table) -> dict[int
     order = np.argsort(~hits(table.failing, 0), kind="stable")
     wanted = table.columns[order[hits(table.measured, 0)[order]] if table.failing.sum() > 1 else order[:1]]
     free = wanted[np.isnan(found.forced[wanted])]  # a step that the user forces is all that may be taken
-    kept = problem.course.raised, problem.course.changed
+    kept = problem.raised, problem.changed
     result = {int(j): _widened(problem, found, int(j)) for j in free[:_COLUMNS]}
-    problem.course.raised, problem.course.changed = kept  # what apply does out there is no part of the check
+    problem.raised, problem.changed = kept  # what apply does out there is no part of the check
     return result
 
 
@@ -66,13 +66,8 @@ def _widened(problem: Problem, found: Elementwise, j: int) -> Column:
     seen = found.measurement.columns.get(j)
     if seen is not None:
         h = h[~np.isin(h, seen.up_step)]
-    moving = np.full(len(h), j, np.int64)
-    above, up_step = targets(problem, moving, h, found.rules.bounds)
-    below, down_step = targets(problem, moving, -h, found.rules.bounds)
-    up, down = (np.full((len(h), problem.outputs.size), np.nan) for _ in range(2))
-    column_differences(problem, moving, above, up_step, list(up))
-    column_differences(problem, moving, below, down_step, list(down))
-    wide = Column(up_step, -down_step, up, down)
+    change, up_step, down_step = both_sides(problem, np.full(len(h), j, np.int64), h, found.rules.bounds)
+    wide = Column(up_step, down_step, *change)
     return wide if seen is None else _merged(seen, wide)
 
 

@@ -210,9 +210,7 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
     values = f"claimed {claimed:.6g}, measured {estimate:.6g} +- {error:.1g}"
     if problem.is_spent:
         seen = values if np.isfinite(estimate) else f"claimed {claimed:.6g}"
-        if problem.course.interrupt is not None:
-            return f"the check was interrupted before this entry was decided ({seen}); let it run to its end."
-        return f"the budget of calls of apply was spent before this entry was decided ({seen}); raise max_applies."
+        return problem.budget.why(f"this entry was decided ({seen})")
     leaf = problem.inputs.leaf_at(column)
     forced = found.forced[column]
     if np.isfinite(forced):
@@ -263,9 +261,14 @@ def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> flo
 
 
 def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield findings: what breaks a contract first, then what disagrees, what is open, and what apply did."""
+    """Yield findings: why the evaluation was broken off, breaches, what disagrees, what is open, what apply did."""
     order = {status: k for k, status in enumerate(_ORDER)}
-    yield from sorted(findings, key=lambda finding: (finding.endpoint == "apply", order[finding.status]))
+
+    def place(finding: Finding) -> tuple[int, int]:
+        broke_off = finding.status is Status.UNDECIDED
+        return (0 if broke_off else 2) if finding.endpoint == "apply" else 1, order[finding.status]
+
+    yield from sorted(findings, key=place)
 
 
 _ORDER = (

@@ -24,20 +24,20 @@ def report_kept(problem: Problem, so_far: Callable[[], Report]) -> Iterator[None
     so_far : callable
         Returns the report of what was found by then.
     """
-    problem.course.holds_interrupts = True
+    problem.budget.holds_interrupts = True
     try:
         yield
     except BaseException as error:
-        interrupt = error if problem.course.interrupt is None else problem.course.interrupt
+        interrupt = error if problem.budget.interrupt is None else problem.budget.interrupt
         if isinstance(interrupt, Exception):
             raise
         keep_report(interrupt, so_far())
         raise interrupt from None
     finally:
-        problem.course.holds_interrupts = False
-    if problem.course.interrupt is not None:
-        keep_report(problem.course.interrupt, so_far())
-        raise problem.course.interrupt
+        problem.budget.holds_interrupts = False
+    if problem.budget.interrupt is not None:
+        keep_report(problem.budget.interrupt, so_far())
+        raise problem.budget.interrupt
 
 
 def keep_report(interrupt: BaseException, report: Report) -> None:

@@ -16,6 +16,7 @@ from fdcheck.checks.pairs import merged_pairs
 from fdcheck.numerics.steps import scales
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Problem
+from fdcheck.problem.change import private_copy
 from fdcheck.problem.evaluate import Bounds
 from fdcheck.results import Coverage, Finding, Report, Verdict
 
@@ -57,7 +58,7 @@ def drawn(problem: Problem, bounds: Bounds, seed: int, draw: int, count: int) ->
     part = np.random.default_rng([seed, 0x706F69]).permuted(order, axis=1)[:, number]
     share = (part + np.random.default_rng([seed, 0x706F69, draw]).random(problem.inputs.size)) / count
     vector = low + share * (high - low)
-    leaves = problem.copies()
+    leaves = [private_copy(leaf) for leaf in problem.leaves]
     for leaf in problem.inputs.leaves:
         own = slice(leaf.start, leaf.stop)
         with np.errstate(over="ignore"):

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from fdcheck.checks.findings import by_severity
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Function, Problem, described
+from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
+from fdcheck.problem.wording import described
 from fdcheck.results import BREACHES, Finding, Report, Status, Verdict
 from fdcheck.settings import Contract
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fdcheck.checks.checking import Outcome
 from fdcheck.checks.findings import by_severity
 from fdcheck.checks.plan import Plan
+from fdcheck.problem.budget import MAX_APPLIES, TIME_LIMIT
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, Verdict
 from fdcheck.settings import Settings, settings_as_data
@@ -30,6 +31,8 @@ def findings_about_apply(problem: Problem, scatter: float) -> list[Finding]:
         )
     if problem.apply.mutated:
         findings.append(changes_its_argument())
+    if problem.broken_off is not None:
+        findings.append(problem.broken_off.finding)
     return findings
 
 
@@ -41,7 +44,7 @@ def changes_its_argument() -> Finding:
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
     """Return notes on points where apply gave no value; where that left entries open they become findings."""
-    breaches = [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
+    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
     if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
         findings += breaches
         return []
@@ -85,11 +88,12 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         remarks.append("not selected, not checked: " + ", ".join(resting))
     if pairs:
         remarks += about_sample(plan, settings, {pair.endpoint for pair in pairs})
-    if problem.is_spent and problem.course.interrupt is None:
-        remarks.append(
-            f"the budget of {settings.max_applies} calls of apply is spent (max_applies); entries that were still in "
-            "doubt are undecided"
-        )
+    if problem.budget.spent in (MAX_APPLIES, TIME_LIMIT):
+        calls = f"the budget of {settings.max_applies} calls of apply is spent (max_applies)"
+        spent = calls if problem.budget.spent == MAX_APPLIES else "the time is up (time_limit)"
+        remarks.append(f"{spent}; entries that were still in doubt are undecided")
+    if problem.stacks:
+        remarks.append(f"{problem.apply.calls} points were evaluated in {problem.stacks + 1} calls of apply (batched)")
     if problem.outputs.carried:
         remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     every_row = outcome.together > 0 or any(pair.endpoint != "vjp" for pair in pairs)

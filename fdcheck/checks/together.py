@@ -52,8 +52,7 @@ def told(problem: Problem, probe: Probe, count: int, is_all: bool) -> Told:
     names = [view.name for view, residual in zip(probe.views, probe.residuals, strict=True) if _is_off(residual)]
     known = all(view.known(probe.slope).all() for view in probe.views)
     if problem.is_spent and (names or not known):
-        return _undecided(names or [v.name for v in probe.views], f"max_applies: the budget was spent before {others} "
-                          "were checked; raise it.")  # fmt: skip
+        return _undecided(names or [view.name for view in probe.views], problem.budget.why(f"{others} were checked"))
     if probe.alone and not names:
         places = ", ".join(dict.fromkeys(problem.inputs.element(int(a.part.columns[0])) for a in probe.alone))
         return Told((f"{others} do not agree; that was traced to {places}, and the rest agrees",), ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,17 +64,11 @@ def _with_room(function: Callable[..., Any]) -> Callable[..., Any]:
     return types.FunctionType(code.replace(co_stacksize=code.co_stacksize + _ROOM), function.__globals__)
 
 
-@_with_room
 def _load(*arguments: Any) -> Callable[..., None]:
-    """Return the kernel compiled for such arguments together with all that it calls, from the cache if it is there.
-
-    The cache lies in a folder of the user. In the package's folder it would stay behind when the package is
-    uninstalled, and Python would take what is left of that folder for the package.
-    """
+    """Return the kernel compiled for such arguments together with all that it calls."""
     import numba as annotated
-    import platformdirs
 
-    numba: Any = annotated  # its annotations leave out some of these options
+    numba: Any = annotated
     if numba.config.DISABLE_JIT:
         return kernels.decide_columns
     space = dict(vars(kernels))
@@ -82,22 +76,46 @@ def _load(*arguments: Any) -> Callable[..., None]:
         if isinstance(function, types.FunctionType) and function.__module__ == kernels.__name__:
             twin = types.FunctionType(function.__code__, space, name)
             twin.__module__ = kernels.__name__
-            space[name] = numba.njit(no_cpython_wrapper=True, forceinline=name == "_gather", **_OPTIONS)(twin)
-    entry = space["decide_columns"].py_func
+            options = {"no_cpython_wrapper": True, "forceinline": name in kernels.INLINED, **_OPTIONS}
+            space[name] = numba.njit(**options)(twin)
+    signature = tuple(numba.typeof(argument) for argument in arguments)
+    decide: Callable[..., None] = compiled(space["decide_columns"].py_func, signature, _OPTIONS)
+    return decide
+
+
+@_with_room
+def compiled(function: Callable[..., Any], signature: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    """Return a numba dispatcher that is compiled for arguments of the given types, from the cache if that is there.
+
+    The cache lies in a folder of the user. In the package's folder it would stay behind when the package is
+    uninstalled, and Python would take what is left of that folder for the package.
+
+    Parameters
+    ----------
+    function : callable
+        Pure Python.
+    signature : tuple of numba types
+        Of its arguments.
+    options : dict
+        Of :func:`numba.njit`.
+    """
+    import numba as annotated
+    import platformdirs
+
+    numba: Any = annotated  # its annotations leave out some of these options
     folder = numba.config.CACHE_DIR
     try:
         numba.config.CACHE_DIR = folder or platformdirs.user_cache_dir("fdcheck")
-        compiled = numba.njit(cache=True, **_OPTIONS)(entry)
+        dispatcher = numba.njit(cache=True, **options)(function)
     except (RuntimeError, OSError):  # the folder cannot be written to
-        compiled = numba.njit(**_OPTIONS)(entry)
+        dispatcher = numba.njit(**options)(function)
     finally:
         numba.config.CACHE_DIR = folder
     collects = gc.isenabled()
     gc.disable()  # the compiler keeps nearly all that it makes: looking for garbage in it takes a twentieth of the time
     try:
-        compiled.compile(tuple(numba.typeof(argument) for argument in arguments))
+        dispatcher.compile(signature)
     finally:
         if collects:
             gc.enable()
-    decide: Callable[..., None] = compiled
-    return decide
+    return dispatcher

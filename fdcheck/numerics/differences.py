@@ -15,7 +15,7 @@ from fdcheck.numerics.compiled import decide_columns
 from fdcheck.numerics.noise import Noise
 from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.evaluate import Bounds, column_differences, direction_differences, targets
+from fdcheck.problem.evaluate import Bounds, both_sides, direction_differences
 
 _CHUNK = 2**19
 """Values (columns times outputs) of one step held at once: 4 MB a side."""
@@ -165,16 +165,19 @@ def measure_columns(
         chunk = columns[start : start + width]
         table = tables.empty_table(len(chunk), m)
         found = tables.Found(result.code, result.entry, np.zeros((len(chunk), 3)))
-        wanted = first[: rules.least_steps, chunk].T.tolist()
-        requests = [(s, h) for s, steps_of_s in enumerate(wanted) for h in steps_of_s]
-        while requests:
-            _take_steps(problem, chunk, table, requests, rules.bounds)
-            slots = np.unique(np.array([s for s, _ in requests], np.int64))
+        asked = first[: rules.least_steps, chunk].T
+        slots, h = np.repeat(np.arange(len(chunk)), len(asked[0])), asked.ravel()
+        while slots.size:
+            _take_steps(problem, chunk, table, slots, h, rules.bounds)
+            moved = np.unique(slots)
             decide_columns(
-                chunk[slots], slots, table, outputs, inputs, against, goal.sharp, rules.least_steps,
+                chunk[moved], moved, table, outputs, inputs, against, goal.sharp, rules.least_steps,
                 claims is None, found,
             )  # fmt: skip
-            requests = list(_granted(slots, found.wish, table))
+            if problem.budget.is_told:
+                problem.budget.failing = int(np.count_nonzero(result.code == kernels.DISAGREES))
+            further = list(_granted(moved, found.wish, table))
+            slots, h = np.array([s for s, _ in further], np.int64), np.array([step for _, step in further])
         _keep_evidence(result, chunk, table)
 
 
@@ -247,26 +250,22 @@ def measure_direction(
     steps = [narrow, 8.0 * narrow]
     claims = np.full((1, m, 1), np.nan)
     while steps:
-        for step in steps:
-            _take_along(problem, direction, step, table, bounds)
+        _take_along(problem, direction, steps, table, bounds)
         decide_columns(column, column, table, outputs, inputs, claims, np.inf, 2, True, found)
         steps = [step for _, step in _granted(column, found.wish, table)]
     return Slope(found.entry[kernels.ESTIMATE, :, 0], found.entry[kernels.ERROR, :, 0], found.code[0, :, 0])
 
 
 def _take_along(
-    problem: Problem, direction: NDArray[np.float64], step: float, table: tables.Table, bounds: Bounds
+    problem: Problem, direction: NDArray[np.float64], steps: list[float], table: tables.Table, bounds: Bounds
 ) -> None:
-    """Evaluate both sides of a step along a direction and append them to the table."""
-    k = int(table.count[0])
-    for side, sign in ((kernels.UP, 1.0), (kernels.DOWN, -1.0)):
-        out = table.change[side, k, 0]
-        if bounds.is_inside(problem.x + sign * step * direction):
-            direction_differences(problem, direction, sign * step, out)
-        else:
-            out[:] = np.nan
-    table.spacing[:, k, 0] = step
-    table.count[0] += 1
+    """Evaluate both sides of steps along a direction and append them to the table."""
+    multiples = np.outer(steps, [1.0, -1.0]).ravel()
+    new = slice(int(table.count[0]), int(table.count[0]) + len(steps))
+    found = direction_differences(problem, direction, multiples, bounds)
+    table.change[:, new, 0] = found.reshape(len(steps), 2, problem.outputs.size).swapaxes(0, 1)
+    table.spacing[:, new, 0] = steps
+    table.count[0] = new.stop
 
 
 def _outputs_table(problem: Problem, rules: Rules) -> NDArray[np.float64]:
@@ -280,24 +279,15 @@ def _take_steps(
     problem: Problem,
     columns: NDArray[np.int64],
     table: tables.Table,
-    requests: list[tuple[int, float]],
+    slots: NDArray[np.int64],
+    h: NDArray[np.float64],
     bounds: Bounds,
 ) -> None:
-    """Evaluate both sides of each requested (slot, step) and append them to the table."""
-    slots = np.array([s for s, _ in requests], np.int64)
-    h = np.array([v for _, v in requests])
-    moving = np.repeat(columns[slots], 2)  # both sides of a step follow each other: an interrupt leaves whole steps
-    target, moved = targets(problem, moving, np.repeat(h, 2) * np.tile([1.0, -1.0], len(h)), bounds)
-    target[moved == 0] = np.nan  # a step below half an ulp measures nothing
-    count = table.count.tolist()
-    at = []
-    for slot in slots.tolist():
-        at.append((count[slot], slot))
-        count[slot] += 1
-    table.count[:] = count
-    steps, own = np.array(at).T
-    table.spacing[:, steps, own] = moved[::2], -moved[1::2]
-    column_differences(problem, moving, target, moved, [side[k] for k in at for side in table.change])
+    """Evaluate both sides of each step h asked for of a slot, ascending, and append them to the table."""
+    steps = table.count[slots] + np.arange(len(slots)) - np.searchsorted(slots, slots)
+    table.count[:] += np.bincount(slots, minlength=len(table.count))
+    change, up_step, down_step = both_sides(problem, columns[slots], h, bounds)
+    table.change[:, steps, slots], table.spacing[:, steps, slots] = change, (up_step, down_step)
 
 
 def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.Table) -> Iterator[tuple[int, float]]:

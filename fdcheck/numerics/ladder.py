@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fdcheck.numerics.steps import StepRange
 from fdcheck.problem.callables import Problem
-from fdcheck.problem.evaluate import Bounds, column_differences, targets
+from fdcheck.problem.evaluate import Bounds, both_sides
 
 _TOP = -2
 """Exponent of the widest rung at first, relative to the scale: a quarter of the input."""
@@ -90,19 +90,12 @@ def first_rungs(problem: Problem, steps: StepRange) -> NDArray[np.float64]:
 
 def climb(problem: Problem, columns: NDArray[np.int64], step: NDArray[np.float64], bounds: Bounds) -> Ladder:
     """Evaluate both sides of columns at steps of shape (k, c), skipping NaN; two applies a step."""
-    m = problem.outputs.size
     up_step, down_step = np.full(step.shape, np.nan), np.full(step.shape, np.nan)
-    up, down = np.full((*step.shape, m), np.nan), np.full((*step.shape, m), np.nan)
-    for k in range(len(step)):
-        asked = np.flatnonzero(np.isfinite(step[k]))
-        moving, h = columns[asked], step[k, asked]
-        above, up_step[k, asked] = targets(problem, moving, h, bounds)
-        below, moved = targets(problem, moving, -h, bounds)
-        down_step[k, asked] = -moved
-        above[up_step[k, asked] == 0], below[moved == 0] = np.nan, np.nan  # below half an ulp nothing moves
-        column_differences(problem, moving, above, up_step[k, asked], [up[k, c] for c in asked])
-        column_differences(problem, moving, below, -down_step[k, asked], [down[k, c] for c in asked])
-    return Ladder(step, up_step, down_step, up, down)
+    change = np.full((2, *step.shape, problem.outputs.size), np.nan)
+    rung, slot = np.nonzero(np.isfinite(step))
+    moving, h = columns[slot], step[rung, slot]
+    change[:, rung, slot], up_step[rung, slot], down_step[rung, slot] = both_sides(problem, moving, h, bounds)
+    return Ladder(step, up_step, down_step, *change)
 
 
 def extended(ladder: Ladder, further: Ladder) -> Ladder:

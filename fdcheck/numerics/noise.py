@@ -152,8 +152,7 @@ def measure_noise(
         level = np.where(flat & ~wide.bends(), np.maximum(wide.level, level), level)
         short = flat & wide.is_short(problem.value.astype(np.float64)) & (wide.changes() > 0)
         unit = np.where(short, np.maximum(unit, 2.0**-24), unit)
-    again = np.empty(problem.outputs.size)
-    direction_differences(problem, direction, 0.0, again)
+    again = direction_differences(problem, direction, np.zeros(1))[0]
     again = np.where(np.isfinite(again), np.abs(again), 0.0)
     scatter = np.where(again > _SAME * unit * value, again / np.maximum(value, np.finfo(float).tiny), 0.0)
     return Noise(
@@ -228,10 +227,7 @@ class _Line:
 
 def _line(problem: Problem, direction: NDArray[np.float64], multiple: NDArray[np.float64], bounds: Bounds) -> _Line:
     """Evaluate the points along a direction that lie within the bounds, and fit each side of x0."""
-    delta = np.full((len(multiple), problem.outputs.size), np.nan)
-    for k, times in enumerate(multiple):
-        if bounds.is_inside(problem.x + times * direction):
-            direction_differences(problem, direction, float(times), delta[k])
+    delta = direction_differences(problem, direction, multiple, bounds)
     return _Line(multiple, delta, *line_noise(multiple, delta))
 
 

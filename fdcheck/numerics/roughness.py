@@ -167,7 +167,7 @@ class _Line:
         target = np.where(target * x > 0, target, target if x == 0 else np.nan)  # a sign that may not change is common
         found = np.zeros((len(offsets), self._problem.outputs.size))
         away = np.flatnonzero(offsets)
-        column_differences(self._problem, columns[away], target[away], moved[away], [found[k] for k in away])
+        found[away] = column_differences(self._problem, columns[away], target[away], moved[away])
         return found
 
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import copy
-import operator
-import pathlib
-import sys
-import traceback
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,14 +12,16 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
+from fdcheck.execution import Execution, Progress
 from fdcheck.problem import paths, trees
+from fdcheck.problem.budget import BROKEN_OFF, TIME_LIMIT, Budget
+from fdcheck.problem.change import RAISED, Change, Evaluated, Points, private_copy
 from fdcheck.problem.magnitudes import typical_magnitudes
-from fdcheck.problem.naming import describe
+from fdcheck.problem.stacks import StackedChange, coupling, misfit
 from fdcheck.problem.trees import Layout
+from fdcheck.problem.wording import described, leaf_types
+from fdcheck.problem.workers import Interrupted, RaisedThere, Workers
 from fdcheck.results import Finding, InvalidInput, Status
-
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
-"""Where fdcheck's own frames lie: they are no help to somebody whose callable raised."""
 
 _WATCHED_CALLS = 12
 """Calls of apply whose arguments are compared afterwards: comparing costs as much as a cheap apply, every
@@ -63,46 +61,52 @@ class Function:
         self.mutated = False
         self.function = function
 
-    def __call__(self, *arguments: tuple[list[Any], Any], where: str = "x0") -> Any:
-        """Call with private copies of structures, each given as (leaves, spec).
+    def __call__(
+        self, *arguments: tuple[list[Any], Any], where: str = "x0", run: Callable[..., Any] | None = None
+    ) -> Any:
+        """Call with private copies of structures, each given as (leaves, spec), here or as ``run`` runs a function.
 
         Raises
         ------
         Breach
             If the callable raises; the message holds the type, the text, the file and the line.
         """
-        structures = [optree.tree_unflatten(spec, [_private(leaf) for leaf in leaves]) for leaves, spec in arguments]
+        structures = [
+            optree.tree_unflatten(spec, [private_copy(leaf) for leaf in leaves]) for leaves, spec in arguments
+        ]
         self.calls += 1
+        is_watched = self.calls <= _WATCHED_CALLS and not self.mutated
         try:
-            result = self.function(*structures)
+            result, changed = (run or _run_here)(_watched if is_watched else _called, self.function, structures)
         except Breach:  # a front end that knows better what went wrong
             raise
+        except Interrupted as error:
+            raise Breach(self.name, Status.UNDECIDED, f"{error}") from error
+        except RaisedThere as error:
+            raise Breach(self.name, Status.RAISED, f"{self.name} raised {error} at {where}.") from error
         except (Exception, SystemExit) as error:  # sys.exit() in a callable must not look like a verdict
+            if run is not None:
+                raise  # about sending it: what the callable itself raises comes as RaisedThere
             raise Breach(self.name, Status.RAISED, f"{self.name} raised {described(error)} at {where}.") from error
-        if self.calls <= _WATCHED_CALLS and not self.mutated:
-            self.mutated = not all(
-                _unchanged(given, structure) for given, structure in zip(arguments, structures, strict=True)
-            )
+        self.mutated |= changed
         return result
 
 
-@dataclass
-class _Course:
-    """What happened so far in a check: whether the budget is spent, what is expected, and the first faults of apply.
+def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
-    ``expected`` are the calls that this point will take, after ``before`` others, and ``ahead`` are the points like it
-    from here on. Where ``holds_interrupts``, an interrupt inside of apply ends all further calls and is kept in
-    ``interrupt``, for its owner to raise when the report is made.
-    """
 
-    is_spent: bool = False
-    expected: int = 0
-    before: int = 0
-    ahead: int = 1
-    holds_interrupts: bool = False
-    interrupt: BaseException | None = None
-    changed: Breach | None = None
-    raised: Breach | None = None
+def _called(function: Callable[..., Any], structures: Sequence[Any]) -> tuple[Any, bool]:
+    """Return what a function returns."""
+    return function(*structures), False
+
+
+def _watched(function: Callable[..., Any], structures: Sequence[Any]) -> tuple[Any, bool]:
+    """Return what a function returns, and whether it changed its arguments."""
+    given = [trees.flatten(structure) for structure in structures]
+    kept = [([private_copy(leaf) for leaf in leaves], spec) for leaves, spec in given]
+    result = function(*structures)
+    return result, not all(_unchanged(*pair) for pair in zip(kept, structures, strict=True))
 
 
 class Problem:
@@ -119,14 +123,16 @@ class Problem:
     max_applies : int or None
         Calls of apply at most; beyond them nothing is evaluated, and ``is_spent`` tells of it.
     progress : callable, optional
-        Called with the calls of apply so far and those expected, before each.
+        Given a :class:`fdcheck.Progress` after calls of apply.
+    execution : Execution, optional
+        How points are evaluated; one after the other in this thread by default.
 
     Raises
     ------
     InvalidInput
-        If x0 has no floating or complex leaf, or apply returns none.
+        If x0 has no floating or complex leaf, apply returns none, or it cannot be sent to the workers.
     Breach
-        If apply raises at x0.
+        If apply raises at x0, does not come back from there, or takes no stacks although it should.
     """
 
     def __init__(
@@ -136,54 +142,57 @@ class Problem:
         input_paths: Sequence[str] | None = None,
         output_paths: Sequence[str] | None = None,
         max_applies: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        execution: Execution | None = None,
     ) -> None:
+        execution = execution or Execution()
         self.apply = apply
-        self.course = _Course(before=apply.calls)
-        self._most = sys.maxsize if max_applies is None else max_applies
-        self._progress = progress
-        self._is_watched = max_applies is not None or progress is not None
+        self.budget = Budget(max_applies, execution.time_limit, progress, apply.calls)
+        self.changed: Breach | None = None
+        self.raised: Breach | None = None
+        self.broken_off: Breach | None = None
+        self.stacks = 0
         leaves, inputs = trees.structure(x0, "x")
         if not inputs.size:
             raise InvalidInput(
                 "x0: expected at least one floating or complex number to differentiate, got "
-                + _leaf_types(leaves, inputs)
+                + leaf_types(leaves, inputs)
             )
         self.inputs = paths.select(inputs, input_paths, "input_paths")
         _require_finite(trees.coordinates(leaves, self.inputs), self.inputs)
-        self.leaves = [_private(leaf) for leaf in leaves]
-        result = apply((self._boxed(self.leaves), self.inputs.spec))
+        self.leaves = [private_copy(leaf) for leaf in leaves]
+        is_elsewhere = execution.executor is not None or execution.timeout is not None
+        self._workers = Workers(execution) if is_elsewhere else None
+        run = functools.partial(self._workers.call, self.budget) if self._workers else None
+        result = apply((self._boxed(self.leaves), self.inputs.spec), run=run)
         values, outputs = trees.structure(float(result) if type(result) is int else result, "y")
         if not outputs.leaves:
-            raise InvalidInput(
-                f"apply: expected a floating or complex output, got {_leaf_types(values, outputs)} at x0"
-            )
+            raise InvalidInput(f"apply: expected a floating or complex output, got {leaf_types(values, outputs)} at x0")
         self.outputs = paths.select(outputs, output_paths, "output_paths")
-        self.value = trees.coordinates(values, self.outputs)
-        self.x = _point(self.leaves, self.inputs)
+        parts = self.leaves, self.inputs, self.outputs, trees.coordinates(values, self.outputs)
+        self._change: Change | StackedChange = Change(apply.function, *parts)
+        self._is_coupling_open = bool(execution.batched) and self.inputs.size > 0 and self.outputs.size > 0
+        if self._is_coupling_open:
+            function = execution.batched if callable(execution.batched) else apply.function
+            self._change = StackedChange(function, *parts, execution.max_memory)
+            misfits = misfit(self._change, self._evaluated)
+            if misfits:
+                raise self.broken_off or Breach("apply", Status.SHAPE, f"execution: batched: {misfits}.")
+        self.value, self.x = self._change.value, self._change.x
+        self._posed: Problem | None = None
+        self._within = np.empty(0, np.int64)
         self._among: NDArray[np.int64] | None = None
-        numeric = [isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject for leaf in self.leaves]
-        self._arrays = [k for k, is_array in enumerate(numeric) if is_array]
-        self._objects = [k for k, leaf in enumerate(self.leaves) if not numeric[k] and not isinstance(leaf, _IMMUTABLE)]
-        self._scalars = [leaf for leaf in (*self.inputs.leaves, *self.inputs.resting) if leaf.box is not np.ndarray]
-        self._rebuilt = operator.itemgetter(0) if self.inputs.spec.is_leaf() else self.inputs.spec.unflatten
-        self._is_array = self.outputs.spec.is_leaf()
-        whole = len(self.outputs.leaves) == 1
-        self._expected = [
-            (leaf, leaf.position, leaf.shape, leaf.dtype, leaf.parts == 1, None if whole else own, self.value[own])
-            for leaf in self.outputs.leaves
-            for own in [slice(leaf.start, leaf.stop)]
-        ]
 
     def narrowed(self, coordinates: NDArray[np.int64]) -> Problem:
-        """Return the same problem in some of its real input coordinates, ascending; the calls of apply are shared."""
+        """Return the same problem in some of its real input coordinates, ascending; this one evaluates its points."""
         if len(coordinates) == self.inputs.size:
             return self
         assert self.typical  # cached for both: what is typical of an input does not hang on what is looked at
         other = copy.copy(self)
+        other._posed, other._within = self, coordinates
         other.inputs = self.inputs.narrowed(coordinates)
         other.x = self.x[coordinates]
-        other._among = self.columns[coordinates] if self._among is not None else coordinates
+        other._among = coordinates if self._among is None else self._among[coordinates]
         return other
 
     @property
@@ -191,15 +200,15 @@ class Problem:
         """Which real input coordinates of the problem as it was posed these are, shape (n,)."""
         return np.arange(self.inputs.size) if self._among is None else self._among
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether a call of apply was refused for want of budget."""
-        return self.course.is_spent
-
     @cached_property
     def typical(self) -> tuple[Mapping[int, float], float]:
         """Upper median of the nonzero magnitudes in each input array by position, and in all; 1 where there is none."""
         return typical_magnitudes(self.leaves, self.inputs)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is evaluated: calls or time are used up, or the workers do not answer."""
+        return bool(self.budget.spent)
 
     @property
     def coarsest_dtype(self) -> np.dtype[Any]:
@@ -207,71 +216,65 @@ class Problem:
         leaves = (*self.inputs.leaves, *self.outputs.leaves)
         return min((leaf.real_dtype for leaf in leaves), key=lambda dtype: dtype.itemsize)
 
-    def difference(self, moved: list[Any], out: NDArray[np.float64], where: Callable[[Any], str], what: Any) -> None:
-        """Write f(moved) - f(x0) into ``out``, NaN where apply raises or returns another structure.
+    def differences(self, points: Points) -> NDArray[np.float64]:
+        """Return f(point) - f(x0) at points, shape (k, m).
 
-        Parameters
-        ----------
-        moved : list
-            Private leaves of the input, which apply may keep and change.
-        out : ndarray, shape (m,)
-            The differences, formed in the dtype of the values and then widened to float64.
-        where, what : callable and its argument
-            Say what was moved, for messages.
+        The differences are formed in the dtype of the values and then widened to float64. Rows are NaN where apply
+        raises or returns another structure, and from where nothing more may be evaluated.
         """
-        for leaf in self._scalars:
-            moved[leaf.position] = leaf.boxed(moved[leaf.position])
-        if (self._is_watched or self.course.is_spent) and not self._has_budget():
-            out[:] = np.nan
-            return
-        self.apply.calls += 1
-        try:
-            result = self.apply.function(self._rebuilt(moved))
-        except (Exception, SystemExit) as error:
-            if self.course.raised is None:
-                self.course.raised = Breach(
-                    "apply", Status.RAISED, f"apply raised {described(error)} at {where(what)}."
-                )
-            out[:] = np.nan
-            return
-        except BaseException as interrupt:
-            if not self.course.holds_interrupts:
-                raise
-            self.course.interrupt, self.course.is_spent = interrupt, True
-            out[:] = np.nan
-            return
-        leaves = [result]
-        if not self._is_array or type(result) is not np.ndarray:  # a bare array needs no flattening
-            leaves, spec = trees.flatten(result)
-            if spec != self.outputs.spec:
-                self._note_change(describe(spec, leaves), where(what), out)
-                return
-        for leaf, position, shape, dtype, is_real, own, value in self._expected:
-            array = leaves[position]
-            if type(array) is not np.ndarray:
-                array = np.asarray(array, dtype if type(array) is int else None)  # max(0, x) may be an int
-            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
-                self._note_change(f"{leaf.path} of shape {array.shape} and dtype {array.dtype}", where(what), out)
-                return
-            np.subtract(array.ravel() if is_real else trees.real_view(array), value, out if own is None else out[own])
+        if self._posed is not None:
+            return self._posed.differences(points.among(self._within, self._posed.inputs.size))
+        granted = self.budget.granted(self.apply.calls, len(points))
+        out = np.full((len(points), self.outputs.size), np.nan) if granted < len(points) else None
+        if not granted:
+            return np.empty((0, self.outputs.size)) if out is None else out
+        found = self._evaluated(points if out is None else points.at(slice(granted)))
+        if self._is_coupling_open and len(found.differences) > 1 and self._are_coupled(points, found.differences):
+            return np.full((len(points), self.outputs.size), np.nan)
+        for k, kind, text in found.troubles:
+            self._note(kind, text, points.where(k, self.inputs))
+        if len(found.differences) == len(points):
+            return found.differences
+        out = np.full((len(points), self.outputs.size), np.nan) if out is None else out
+        out[: len(found.differences)] = found.differences
+        return out
 
-    def _has_budget(self) -> bool:
-        """Return whether apply may be called once more, and tell the user's callback of that call."""
-        course = self.course
-        course.is_spent = course.is_spent or self.apply.calls >= self._most
-        if not course.is_spent and self._progress is not None:
-            done = self.apply.calls + 1
-            self._progress(done, max(done, course.before + course.ahead * course.expected))
-        return not course.is_spent
+    def quicken(self, quicker: Callable[[Change], Change]) -> None:
+        """Have points evaluated by what a function makes of the way they are evaluated now."""
+        if self._posed is not None:
+            self._posed.quicken(quicker)
+            return
+        self._change = quicker(self._change)
 
-    def copies(self) -> list[Any]:
-        """Return private copies of the input leaves; scalars as 0-d arrays, to be moved in place."""
-        leaves = self.leaves.copy()
-        for k in self._arrays:
-            leaves[k] = leaves[k].copy("K")
-        for k in self._objects:
-            leaves[k] = _private(leaves[k])
-        return leaves
+    def _evaluated(self, points: Points) -> Evaluated:
+        """Return what is found at points, counted."""
+        self.budget.begin(self.apply.calls)
+        if self._workers is not None:
+            found = self._workers.evaluate(self._change, points, self.budget)
+        else:
+            found = self._change.evaluate(points, self.budget.tick if self.budget.is_ticking else None)
+        self.apply.calls += found.evaluated
+        self.stacks += found.calls if isinstance(self._change, StackedChange) else 0
+        if found.interrupt is not None:
+            self.budget.hold(found.interrupt)
+        elif found.broken_off:
+            self._break_off(found.broken_off)
+        elif len(found.differences) < len(points):
+            self.budget.spent = TIME_LIMIT
+        return found
+
+    def _break_off(self, why: str) -> None:
+        self.budget.spent = BROKEN_OFF
+        self.broken_off = Breach("apply", Status.UNDECIDED, why)
+
+    def _are_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
+        """Return whether the points of a stack change each other's values, and break off if they do."""
+        assert isinstance(self._change, StackedChange), "nothing else couples points"
+        coupled = coupling(self._change, self._evaluated, points, differences)
+        self._is_coupling_open = coupled is None
+        if coupled:
+            self._break_off(f"execution: batched: {coupled}; nothing was evaluated after it.")
+        return bool(coupled)
 
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""
@@ -287,23 +290,28 @@ class Problem:
             boxed[leaf.position] = leaf.boxed(leaves[leaf.position])
         return boxed
 
-    def _note_change(self, what: str, where: str, out: NDArray[np.float64]) -> None:
-        """Keep the first change of apply's output in mind; the point counts as not measured."""
-        out[:] = np.nan
-        if self.course.changed is None:
+    def _note(self, kind: str, text: str, where: str) -> None:
+        """Keep the first exception and the first change of apply's output in mind."""
+        if kind == RAISED:
+            self.raised = self.raised or Breach("apply", Status.RAISED, f"apply raised {text} at {where}.")
+        elif self.changed is None:
             expected = trees.shapes_text(self.outputs)
-            message = f"apply returned {what} at {where}; at x0 it had returned {expected}."
-            self.course.changed = Breach("apply", Status.SHAPE, message)
+            message = f"apply returned {text} at {where}; at x0 it had returned {expected}."
+            self.changed = Breach("apply", Status.SHAPE, message)
 
 
 def measurable_problem(
-    apply: Function, x0: Any, input_paths: Sequence[str] | None, output_paths: Sequence[str] | None
+    apply: Function,
+    x0: Any,
+    input_paths: Sequence[str] | None,
+    output_paths: Sequence[str] | None,
+    execution: Execution | None = None,
 ) -> Problem:
     """Return a problem that can be measured without a claim to check.
 
     Parameters
     ----------
-    apply, x0, input_paths, output_paths
+    apply, x0, input_paths, output_paths, execution
         As for :class:`Problem`.
 
     Raises
@@ -312,7 +320,7 @@ def measurable_problem(
         If apply raises at x0, or there is nothing to move or nothing that could change.
     """
     try:
-        problem = Problem(apply, x0, input_paths, output_paths)
+        problem = Problem(apply, x0, input_paths, output_paths, execution=execution)
     except Breach as breach:
         raise InvalidInput(breach.finding.message) from breach
     if not problem.inputs.size or not problem.outputs.size:
@@ -330,21 +338,6 @@ def _require_finite(x: NDArray[Any], layout: Layout) -> None:
             f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
             "with input_paths, or move x0"
         )
-
-
-def _private(leaf: Any) -> Any:
-    """Return a copy that nobody else holds, in the same memory layout; what cannot be copied is shared."""
-    if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
-        return leaf.copy("K")
-    if isinstance(leaf, _IMMUTABLE):
-        return leaf
-    try:
-        return copy.deepcopy(leaf)
-    except Exception:
-        return leaf
-
-
-_IMMUTABLE = (int, float, complex, str, bytes, type(None), np.generic)
 
 
 def _unchanged(given: tuple[list[Any], Any], structure: Any) -> bool:
@@ -366,31 +359,3 @@ def _same_bits(before: NDArray[Any], after: NDArray[Any]) -> bool:
     if plain and before.flags.c_contiguous and after.flags.c_contiguous:
         return bool((before.view(np.int64) == after.view(np.int64)).all())
     return before.tobytes() == after.tobytes()
-
-
-def _point(leaves: Sequence[Any], layout: Layout) -> NDArray[Any]:
-    """Return the real coordinates of private leaves, which nobody writes to: a single array is not copied."""
-    if len(layout.leaves) != 1:
-        return trees.coordinates(leaves, layout)
-    only = layout.leaves[0]
-    return only.taken(leaves[only.position]).astype(layout.dtype, copy=False)
-
-
-def described(error: BaseException) -> str:
-    """Return an exception in one line, with the file and line of the user's code that it came from."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:
-        text = "(its message cannot be printed)"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PACKAGE)]
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}{': ' if text else ''}{text:.300}{place}"
-
-
-def _leaf_types(leaves: Sequence[Any], layout: Layout) -> str:
-    """Return what the leaves are, for messages."""
-    shown = [
-        f"{path} ({value.dtype} array)" if isinstance(value, np.ndarray) else f"{path} ({type(value).__name__})"
-        for path, value in zip(layout.paths, leaves, strict=True)
-    ]
-    return ", ".join(shown[:6]) or "an empty structure"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem.callables import Problem
+from fdcheck.problem.change import Along, Moved
 from fdcheck.problem.paths import matching
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import InvalidInput
@@ -80,9 +80,8 @@ def column_differences(
     columns: NDArray[np.int64],
     target: NDArray[np.floating],
     moved: NDArray[np.float64],
-    out: Sequence[NDArray[np.float64]],
-) -> None:
-    """Write f(x) - f(x0) for x0 with one coordinate moved, for several coordinates one after the other.
+) -> NDArray[np.float64]:
+    """Return f(x) - f(x0) for x0 with one coordinate moved, for several coordinates.
 
     Parameters
     ----------
@@ -92,62 +91,62 @@ def column_differences(
         Real input coordinates.
     target, moved : ndarray, shape (c,)
         As from :func:`targets`; nothing is evaluated at a NaN target.
-    out : sequence of ndarray, length c, each of shape (m,)
-        Receive the differences, NaN where there is none.
+
+    Returns
+    -------
+    ndarray, shape (c, m)
+        The differences, NaN where there is none.
     """
-    starts = np.array([leaf.start for leaf in problem.inputs.leaves])
-    which = np.searchsorted(starts, columns, side="right") - 1
-    local = _within_arrays(problem, columns, which, starts).tolist()
-    moves = [(leaf.position, leaf.dtype.kind == "f") for leaf in problem.inputs.leaves]
-    copied, difference = problem.copies, problem.difference
-    place = functools.partial(_place, problem, columns, moved)
-    for r, (k, inner, value) in enumerate(zip(which.tolist(), local, target.tolist(), strict=True)):
-        if value != value:
-            out[r][:] = np.nan
-            continue
-        (position, is_real), copies = moves[k], copied()
-        array = copies[position]
-        if is_real:
-            array.flat[inner] = value
-        else:
-            (array.imag if inner % 2 else array.real).flat[inner // 2] = value
-        difference(copies, out[r], place, r)
+    points, wanted = Moved(columns, target, moved), np.flatnonzero(~np.isnan(target))
+    if len(wanted) == len(columns):
+        return problem.differences(points)
+    out = np.full((len(columns), problem.outputs.size), np.nan)
+    out[wanted] = problem.differences(points.at(wanted))
+    return out
 
 
-def _within_arrays(
-    problem: Problem, columns: NDArray[np.int64], which: NDArray[np.int64], starts: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return which real number of its array each coordinate is."""
-    local = columns - starts[which]
-    for k, leaf in enumerate(problem.inputs.leaves):
-        if leaf.chosen is not None:
-            own = which == k
-            local[own] = leaf.chosen[local[own]]
-    return local
+def both_sides(
+    problem: Problem, columns: NDArray[np.int64], step: NDArray[np.float64], bounds: Bounds
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return what both sides of a step give for several coordinates, evaluated one step after the other.
 
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    columns : ndarray of int, shape (c,)
+        Real input coordinates.
+    step : ndarray, shape (c,)
+        Steps wanted.
+    bounds : Bounds
+        Where apply may be evaluated.
 
-def _place(problem: Problem, columns: NDArray[np.int64], moved: NDArray[np.float64], r: int) -> str:
-    """Return which coordinate was moved and how far."""
-    leaf = problem.inputs.leaf_at(int(columns[r]))
-    return f"{leaf.path}{list(leaf.index(int(columns[r]))) or ''} {float(moved[r]):+.3g}"
+    Returns
+    -------
+    change : ndarray, shape (2, c, m)
+        f(x + h) - f(x) and f(x - h) - f(x), NaN outside of the bounds and where a step below half an ulp moves nothing.
+    up_step, down_step : ndarray, shape (c,)
+        The steps really taken.
+    """
+    twice, signed = np.repeat(columns, 2), np.repeat(step, 2)
+    signed[1::2] *= -1.0
+    target, moved = targets(problem, twice, signed, bounds)
+    target[moved == 0] = np.nan
+    found = column_differences(problem, twice, target, moved)
+    return found.reshape(len(columns), 2, problem.outputs.size).swapaxes(0, 1), moved[::2], -moved[1::2]
 
 
 def direction_differences(
-    problem: Problem, direction: NDArray[np.float64], multiple: float, out: NDArray[np.float64]
-) -> None:
-    """Write f(x0 + multiple * direction) - f(x0) into ``out``, shape (m,)."""
-    leaves = problem.copies()
-    for leaf in problem.inputs.leaves:
-        own = slice(leaf.start, leaf.stop)
-        leaf.place(leaves[leaf.position], _moved(problem.x[own], direction[own], multiple))
-    problem.difference(leaves, out, lambda times: f"{times:+g} tiny steps along a random direction", multiple)
-
-
-def _moved(x: NDArray[Any], direction: NDArray[np.float64], multiple: float) -> NDArray[Any]:
-    """Return x + multiple * direction with one array held beside them."""
-    point: NDArray[Any] = multiple * direction
-    moved: NDArray[Any] = np.add(point, x, out=point if x.dtype == point.dtype else None)
-    return moved
+    problem: Problem, direction: NDArray[np.float64], multiples: NDArray[np.float64], bounds: Bounds | None = None
+) -> NDArray[np.float64]:
+    """Return f(x0 + multiple * direction) - f(x0) for several multiples, NaN outside of the bounds, shape (k, m)."""
+    points = Along(direction, multiples)
+    if bounds is None:
+        return problem.differences(points)
+    inside = np.flatnonzero([bounds.is_inside(problem.x + multiple * direction) for multiple in multiples])
+    out = np.full((len(multiples), problem.outputs.size), np.nan)
+    out[inside] = problem.differences(points.at(inside))
+    return out
 
 
 def coordinate_vector(

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, Problem, described
-from fdcheck.problem.naming import describe
+from fdcheck.problem.callables import Breach, Problem
 from fdcheck.problem.returned import checked_array
 from fdcheck.problem.trees import Layout, Leaf
+from fdcheck.problem.wording import describe, described
 from fdcheck.results import Status
 
 _CHUNK = 2**22

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import optree
@@ -44,13 +43,3 @@ def _shortened(key: str) -> str:
     if len(key) <= _LONGEST_KEY:
         return key
     return f"{key[: _LONGEST_KEY // 2]}...{zlib.crc32(key.encode(errors='replace')):08x}"
-
-
-def describe(spec: Any, leaves: Sequence[Any]) -> str:
-    """Return a returned structure in a few words."""
-    if len(leaves) == 1 and leaves[0] is not None and spec.is_leaf():
-        value = leaves[0]
-        shape = getattr(value, "shape", None)
-        return f"a {type(value).__name__}" + (f" of shape {shape}" if shape is not None else "")
-    text = str(spec).removeprefix("PyTreeSpec(").removesuffix(")").removesuffix(", NoneIsLeaf")
-    return f"the structure {text:.120}"

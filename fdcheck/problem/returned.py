@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fdcheck.problem import trees
 from fdcheck.problem.callables import Breach
-from fdcheck.problem.naming import describe
 from fdcheck.problem.trees import Layout
+from fdcheck.problem.wording import describe
 from fdcheck.results import Status
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem import trees
-from fdcheck.problem.callables import Breach, described
+from fdcheck.problem.callables import Breach
 from fdcheck.problem.evaluate import limits_of
 from fdcheck.problem.paths import matching, select
 from fdcheck.problem.returned import checked_array
 from fdcheck.problem.trees import Layout, Leaf
+from fdcheck.problem.wording import described
 from fdcheck.results import InvalidInput, Status
 
 _Vector = NDArray[np.float64]

@@ -96,17 +96,6 @@ class Leaf:
         flat = real_view(array)
         return flat if self.chosen is None else flat[self.chosen]
 
-    def place(self, array: NDArray[Any], values: NDArray[Any]) -> None:
-        """Write real coordinates into an array of this leaf's shape, whatever its memory layout."""
-        if self.chosen is None:
-            array[...] = self.filled(values)
-        elif self.parts == 1:
-            array.flat[self.chosen] = values
-        else:
-            for part, odd in ((array.real, 0), (array.imag, 1)):
-                own = self.chosen % 2 == odd
-                part.flat[self.chosen[own] // 2] = values[own]
-
     def filled(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return a new array of this leaf's shape that holds real coordinates, and zeros where none is chosen."""
         flat = np.zeros(self.whole_size, self.real_dtype) if self.chosen is not None else values.astype(self.real_dtype)

@@ -19,10 +19,8 @@ def problem_of(apply, x0, **paths):
 
 def beside(problem, column, target):
     """Return f(x0 with one coordinate at target) - f(x0)."""
-    out = np.empty((1, problem.outputs.size))
     moved = np.array([target - problem.x[column]], np.float64)
-    column_differences(problem, np.array([column]), np.array([target], problem.x.dtype), moved, out)
-    return out[0]
+    return column_differences(problem, np.array([column]), np.array([target], problem.x.dtype), moved)[0]
 
 
 def statuses(report):
@@ -277,7 +275,7 @@ def test_apply_that_raises_beside_x0_gives_nan_and_is_noted_once():
     np.testing.assert_array_equal(beside(problem, 0, 0.5), [np.nan, np.nan])
     np.testing.assert_array_equal(beside(problem, 0, 0.6), [np.nan, np.nan])
     np.testing.assert_allclose(beside(problem, 1, 0.8), [0, 0.2], rtol=1e-12)
-    finding = problem.course.raised.finding
+    finding = problem.raised.finding
     assert (finding.endpoint, finding.status) == ("apply", Status.RAISED)
     assert "ArithmeticError: too far" in finding.message
     assert "x[0] +0.2" in finding.message
@@ -299,9 +297,9 @@ def test_apply_that_raises_beside_x0_gives_nan_and_is_noted_once():
 def test_an_output_that_changes_beside_x0_gives_nan_and_is_noted(other, word):
     x0 = np.array([0.3, 0.7])
     problem = problem_of(lambda x: x if x[0] == 0.3 else other(x), x0)
-    assert problem.course.changed is None
+    assert problem.changed is None
     np.testing.assert_array_equal(beside(problem, 0, 0.5), [np.nan, np.nan])
-    finding = problem.course.changed.finding
+    finding = problem.changed.finding
     assert finding.endpoint == "apply"
     assert finding.status in (Status.SHAPE, Status.STRUCTURE, Status.DTYPE)
     assert word in finding.message
