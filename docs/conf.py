@@ -1,4 +1,4 @@
-"""Sphinx configuration, with the two directives that keep the pages in step with the package."""
+"""Sphinx configuration, with the directives that keep the pages in step with the package."""
 
 from __future__ import annotations
 
@@ -39,15 +39,14 @@ html_sidebars = {"**": []}  # the bar at the top holds the chapters
 html_theme_options = {"show_prev_next": True, "secondary_sidebar_items": ["page-toc"]}
 
 
-class StatusTable(SphinxDirective):
-    """A table of all statuses in the words of the package."""
+class StatusSection(SphinxDirective):
+    """What one status means and what to do, in the words of the package."""
+
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 15 45 40", ""]
-        lines += ["   * - status", "     - what it means", "     - what to do"]
-        for status in Status:
-            lines += [f"   * - ``{status}``", f"     - {status.meaning}", f"     - {status.advice or 'Nothing.'}"]
-        return self.parse_text_to_nodes("\n".join(lines))
+        status = Status(self.arguments[0])
+        return self.parse_text_to_nodes(f"{status.meaning}\n\n*What to do:* {status.advice or 'Nothing.'}")
 
 
 class ShellSession(SphinxDirective):
@@ -66,6 +65,6 @@ class ShellSession(SphinxDirective):
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
-    app.add_directive("status-table", StatusTable)
+    app.add_directive("status-section", StatusSection)
     app.add_directive("shell-session", ShellSession)
     return {"parallel_read_safe": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ def verify(
     directions: Any = None,
     points: int | Sequence[Any] | None = None,
     method: str | None = None,
+    sparsity: Any = None,
     max_evals: int | None = None,
     max_applies: int | None = None,
     max_output_samples: int | None = None,
@@ -101,7 +103,11 @@ def verify(
         ``'elementwise'`` moves inputs one by one; ``'probe'`` moves all of them together along a random direction and
         traces a disagreement to its entries, at a cost that does not grow with the input; ``'auto'``, the default,
         takes the first for up to 1000 inputs or where ``max_evals``, ``max_applies`` or a step is given, else the
-        second, and adds a sample of inputs moved one by one where that says too little of single entries.
+        second, and adds a sample of inputs moved one by one where that says too little of single entries. With a sparse
+        pattern ``'auto'`` moves inputs together that share no output, so that each entry is still seen by itself.
+    sparsity : SciPy sparse array or array, optional
+        Which entries of the Jacobian, outputs by inputs, may differ from zero; by default what a sparse jacobian holds.
+        Entries that a claim leaves out are found and fail.
     max_evals : int, optional
         Input elements moved one by one, at most; by default all of up to 1000. Of a larger input a sample is drawn
         without replacement, a few elements of every path and the rest in proportion to size; the elements outside of it
@@ -168,6 +174,8 @@ def verify(
     (False, 'x', (0,))
     """
     count, further = split_points(points, x0)
+    if sparsity is not None and directions is not None:
+        raise InvalidInput("sparsity: expected None with directions, which stand in the place of some columns")
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
         endpoints=endpoints, bounds=bounds, points=count, method=method, max_evals=max_evals, max_applies=max_applies,
@@ -177,10 +185,10 @@ def verify(
     Function("apply", apply)
     with np.errstate(all="ignore"), told(progress) as tell:  # overflow and NaN beside x0 are no reason to warn
         asked = Asked(apply, given, settings, directions, tell, checked_execution(execution))
-        return check_at_points(check_point, asked, x0, further)
+        return check_at_points(functools.partial(check_point, sparsity=sparsity), asked, x0, further)
 
 
-def check_point(problem: Problem, given: Mapping[str, Function], settings: Settings) -> Report:
+def check_point(problem: Problem, given: Mapping[str, Function], settings: Settings, sparsity: Any = None) -> Report:
     """Return the report of a check at one point.
 
     Parameters
@@ -191,12 +199,14 @@ def check_point(problem: Problem, given: Mapping[str, Function], settings: Setti
         The endpoints.
     settings : Settings
         What the user asked for.
+    sparsity : SciPy sparse array, array or None
+        Entries that may differ from zero.
     """
     limits = limits_from(problem, settings)
     outcome = Outcome(planned(problem, settings))
     contract = settings.contract
     with report_kept(problem, lambda: report_of(problem, outcome, given, settings)):
-        claims = Claims(given, problem, contract or Contract())
+        claims = Claims(given, problem, contract or Contract(), sparsity)
         check(problem, claims, settings, limits, outcome)
         findings = [*claims.findings, *outcome.findings]
         if contract is not None:

@@ -307,8 +307,8 @@ class Report:
         DerivativeMismatch
             With the whole report as its message.
         """
-        accepted = {Verdict.PASS, Verdict.INCONCLUSIVE} if allow_inconclusive else {Verdict.PASS}
-        if self.verdict not in accepted:
+        __tracebackhide__ = True  # pytest then shows the line of the test
+        if not (self.passed or (allow_inconclusive and self.verdict is Verdict.INCONCLUSIVE)):
             raise DerivativeMismatch(self)
 
     def __str__(self) -> str:

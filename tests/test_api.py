@@ -118,6 +118,31 @@ def test_jump_accepts_the_slope_of_either_side(claim, accepted, dtype):
     assert (report.verdict, statuses(report)) == expected
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("about_it", [0.0, 1.0, np.nan])
+@pytest.mark.parametrize("outputs", [2, 5, 20])
+def test_an_output_that_is_not_finite_does_not_hide_a_wrong_entry_of_another(outputs, about_it, bad):
+    x0 = np.array([0.3, 0.7, 1.1])
+    column = np.arange(outputs - 1) % 3
+
+    def apply(x):
+        return np.append(np.sin(x[column]), bad)
+
+    def jacobian(x, factor):
+        claims = np.zeros((outputs, 3))
+        claims[np.arange(outputs - 1), column] = np.cos(x[column])
+        claims[0, 0] *= factor
+        claims[-1] = about_it
+        return claims
+
+    right = fdcheck.verify(apply, x0, jacobian=lambda x: jacobian(x, 1.0))
+    assert right.verdict == "inconclusive"
+    assert right.pairs[0].counts == {"agrees": 3 * (outputs - 1), "nonfinite": 3}
+    wrong = fdcheck.verify(apply, x0, jacobian=lambda x: jacobian(x, 1.01))
+    assert wrong.verdict == "fail"
+    assert wrong.pairs[0].counts == {"agrees": 3 * (outputs - 1) - 1, "disagrees": 1, "nonfinite": 3}
+
+
 def test_nonfinite_in_one_output_does_not_spoil_the_others():
     def partly(x):
         return np.stack([x[0] ** 2, np.log(-1 - x[0] ** 2), x[0] * x[1]])

@@ -290,7 +290,7 @@ def test_options_arrive_under_their_python_names(folder, monkeypatch, arguments,
 def test_every_option_of_verify_can_be_given():
     on_command_line = {parameter.name for parameter in main.commands["verify"].params}
     in_python = set(inspect.signature(api.verify).parameters)
-    assert in_python - {"x0", "contract", "execution"} <= on_command_line
+    assert in_python - {"x0", "contract", "sparsity", "execution"} <= on_command_line
     assert {"workers", "dask", "timeout", "time_limit"} <= on_command_line
 
 

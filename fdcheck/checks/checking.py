@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from fdcheck.checks.coloured import findings_of_groups, off_pattern_note, pairs_of_groups
+from fdcheck.checks.colouring import Colours, colours_of, look_by_colour
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.findings import compared, entry_findings
@@ -73,6 +76,10 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
         Holds the plan; it is filled as the check goes on, so that an interrupt leaves what was found.
     """
     plan = outcome.plan
+    colours = _colours(claims, settings)
+    if colours is not None:
+        _by_colour(problem, claims, settings, limits, colours, outcome)
+        return
     problem.budget.expected = expected_applies(plan, settings)
     noise = None if plan.is_whole else _noise_of_all(problem, limits, settings)
     if len(plan.columns):
@@ -90,10 +97,45 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
     _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
 
 
+def _colours(claims: Claims, settings: Settings) -> Colours | None:
+    """Return groups of columns where a sparse pattern is known and moving groups costs less than moving columns."""
+    asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
+    if settings.method != "auto" or claims.hides_entries or any(option is not None for option in asked):
+        return None
+    pattern = claims.pattern
+    if pattern is None:
+        return None
+    colours = colours_of(pattern)
+    return colours if colours.is_worthwhile else None
+
+
+def _by_colour(
+    problem: Problem, claims: Claims, settings: Settings, limits: Limits, colours: Colours, outcome: Outcome
+) -> None:
+    """Look at all entries of a sparse pattern, group by group; a vjp is compared in sums of outputs."""
+    noise = _noise_of_all(problem, limits, settings)
+    outcome.scatter = noise.scatter
+    reason = f"colours: {colours.count} groups of inputs that share no output moved together, by the sparse pattern"
+    outcome.plan = dataclasses.replace(outcome.plan, columns=np.empty(0, np.int64), elements={}, reason=reason)
+    found = look_by_colour(problem, claims, settings, noise, limits, colours)
+    if found is not None:
+        outcome.together = problem.inputs.size
+        outcome.measured = len(found.alone)
+        outcome.findings += findings_of_groups(problem, found)
+        outcome.notes += off_pattern_note(problem, found)
+        outcome.pairs += pairs_of_groups(problem, colours, found, settings)
+    if "vjp" in claims.names:
+        pairs = outcome.pairs
+        outcome.pairs = []
+        _look_at_rest(problem, claims.only("vjp"), settings, limits, noise, True, outcome)
+        outcome.pairs = [*pairs, *outcome.pairs]
+
+
 def _noise_of_all(problem: Problem, limits: Limits, settings: Settings) -> Noise:
     """Return the noise of the outputs when all inputs move."""
     everything = np.ones(problem.inputs.size, np.bool_)
-    return measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything).without_slope()
+    found = measure_noise(problem, scales(problem), limits.bounds, settings.seed, everything, with_slope=False)
+    return found.without_slope()
 
 
 def _look_at_columns(

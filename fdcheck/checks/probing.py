@@ -13,7 +13,7 @@ from fdcheck.checks.locating import located, tilt
 from fdcheck.checks.plan import whole
 from fdcheck.checks.residuals import Residual, View, views_of
 from fdcheck.numerics import kernels
-from fdcheck.numerics.differences import Slope, as_index, measure_direction
+from fdcheck.numerics.differences import Goal, Slope, as_index, measure_direction
 from fdcheck.numerics.noise import Noise
 from fdcheck.numerics.steps import scales
 from fdcheck.problem.callables import Problem
@@ -134,7 +134,7 @@ def probe(
         and about ten calls for each wrong entry that is traced.
     """
     context = _Context(problem, claims, settings, noise, limits, members, np.zeros(problem.outputs.size))
-    direction = _direction(problem, limits.bounds, members, settings.seed)
+    direction = random_direction(problem, limits.bounds, members, settings.seed)
     everything = np.ones(problem.outputs.size, np.bool_)
     views = views_of(problem, claims, direction, settings, everything)
     if not views:
@@ -236,7 +236,7 @@ def _explained(result: Probe, view: View, residual: Residual) -> Residual:
 
 def _slope(context: _Context, direction: Vector, goal: Vector) -> Slope:
     """Measure the slope along a direction."""
-    return measure_direction(context.problem, direction, goal, context.size, context.noise, context.limits.bounds)
+    return measure_direction(context.problem, direction, Goal(context.size, goal), context.noise, context.limits.bounds)
 
 
 def _measured_alone(context: _Context, column: int, row: int) -> Alone:
@@ -248,7 +248,7 @@ def _measured_alone(context: _Context, column: int, row: int) -> Alone:
     return Alone(part, claimed, measure(part, claimed, context.settings, limits, whole(part), known))
 
 
-def _direction(problem: Problem, bounds: Bounds, members: Members, seed: int) -> Vector:
+def random_direction(problem: Problem, bounds: Bounds, members: Members, seed: int) -> Vector:
     """Return a direction that moves some coordinates by 0.5 to 1.5 of their scale, less beside a bound.
 
     Signs alone would miss two swapped columns half of the time, normal deviates an entry that they hardly move.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fdcheck.numerics import kernels, tables
 from fdcheck.numerics.compiled import decide_columns
 from fdcheck.numerics.noise import Noise
-from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange
+from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange, typical_noise
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.evaluate import Bounds, both_sides, direction_differences
 
@@ -189,9 +189,9 @@ class Slope:
     ----------
     value, error : ndarray, shape (m,)
         Estimate and error bar, NaN and infinite where there is none.
-    code : ndarray of int8, shape (m,)
-        ``AGREES`` where it is as accurate as it was asked to be, else why it is not, as in
-        :mod:`fdcheck.numerics.kernels`.
+    code : ndarray of int8, shape (e, m)
+        What it says of the claims of each endpoint, as in :mod:`fdcheck.numerics.kernels`; of a slope measured without
+        claims, ``AGREES`` where it is as accurate as it was asked to be, else why it is not, shape (1, m).
     """
 
     value: NDArray[np.float64]
@@ -201,17 +201,48 @@ class Slope:
     @property
     def is_plain(self) -> NDArray[np.bool_]:
         """Where slopes add up: no kink, no jump, nothing undecided."""
-        plain: NDArray[np.bool_] = self.code == kernels.AGREES
+        plain: NDArray[np.bool_] = (self.code == kernels.AGREES).all(axis=0)
         return plain
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How accurate the slope of each output has to be.
+
+    Parameters
+    ----------
+    size : ndarray, shape (m,)
+        About how large it is; 0 where that is not known.
+    allowed : ndarray, shape (m,)
+        Error bar to reach; the first step is the narrowest whose noise it allows.
+    rtol, atol : ndarray, shape (m,), or None
+        By how much a claim may be off; None where none is decided.
+    """
+
+    size: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    rtol: NDArray[np.float64] | None = None
+    atol: NDArray[np.float64] | None = None
+
+    def outputs(self, problem: Problem, noise: Noise) -> NDArray[np.float64]:
+        """Return what the kernels are told of each output."""
+        value, nothing = problem.value.astype(np.float64), np.zeros_like(self.size)
+        row = np.where(self.size > 0, self.size, np.abs(value))
+        noise, relative = typical_noise(noise, row)
+        share = 10 * np.maximum(relative, noise.unit) ** (2 / 3)  # what the best central step can resolve
+        rtol, atol = nothing, self.allowed
+        if self.rtol is not None and self.atol is not None:
+            rtol, atol, share = self.rtol, self.atol, np.minimum(share, self.rtol)
+        return np.array([value, noise.level, noise.unit, rtol, atol, share, row, np.full_like(row, np.inf)])
 
 
 def measure_direction(
     problem: Problem,
     direction: NDArray[np.float64],
-    allowed: NDArray[np.float64],
-    size: NDArray[np.float64],
+    goal: Goal,
     noise: Noise,
     bounds: Bounds,
+    claims: NDArray[np.float64] | None = None,
 ) -> Slope:
     """Measure the derivative of every output along a direction.
 
@@ -221,12 +252,14 @@ def measure_direction(
         apply and x0.
     direction : ndarray, shape (n,)
         Scaled like x0, so that steps are parts of it.
-    allowed, size : ndarray, shape (m,)
-        Error bar to reach, and about how large the slope is; 0 where that is not known.
+    goal : Goal
+        How accurate it has to be.
     noise : Noise
         Of the outputs.
     bounds : Bounds
         Where apply may be evaluated.
+    claims : ndarray, shape (e, m), or None
+        What endpoints claim it to be; None to decide nothing.
 
     Returns
     -------
@@ -234,26 +267,25 @@ def measure_direction(
         Cost in applies: 4 as a rule.
     """
     m = problem.outputs.size
-    value = problem.value.astype(np.float64)
-    row = np.where(size > 0, size, np.abs(value))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(row > 0, np.minimum(noise.level / row, 1.0), 0.0)
-    share = 10 * np.maximum(relative, noise.unit) ** (2 / 3)  # what the best central step can resolve
-    outputs = np.array([value, noise.level, noise.unit, np.zeros(m), allowed, share, row, np.full(m, np.inf)])
+    against = np.full((1, m), np.nan) if claims is None else claims
+    outputs = goal.outputs(problem, noise)
     low, high = _ALONG.get(problem.coarsest_dtype.itemsize, _ALONG[8])
     inputs = np.array([[1.0], [1.0], [low], [high], [0.0]])
     column, table = np.zeros(1, np.int64), tables.empty_table(1, m)
-    found = tables.Found(np.full((1, m, 1), kernels.PENDING, np.int8), np.full((3, m, 1), np.nan), np.zeros((1, 3)))
+    code = np.full((len(against), m, 1), kernels.PENDING, np.int8)
+    found = tables.Found(code, np.full((3, m, 1), np.nan), np.zeros((1, 3)))
+    level = np.where(np.isfinite(noise.level), noise.level, 0.0)
     with np.errstate(divide="ignore"):
-        needed = float(np.max(STEP_NOISES * noise.level / allowed, where=allowed > 0, initial=low))
+        needed = float(np.max(STEP_NOISES * level / goal.allowed, where=goal.allowed > 0, initial=low))
     narrow = 2.0 ** round(math.log2(min(needed, high / 8.0)))
     steps = [narrow, 8.0 * narrow]
-    claims = np.full((1, m, 1), np.nan)
     while steps:
         _take_along(problem, direction, steps, table, bounds)
-        decide_columns(column, column, table, outputs, inputs, claims, np.inf, 2, True, found)
+        decide_columns(
+            column, column, table, outputs, inputs, against[:, :, None].copy(), np.inf, 2, claims is None, found
+        )
         steps = [step for _, step in _granted(column, found.wish, table)]
-    return Slope(found.entry[kernels.ESTIMATE, :, 0], found.entry[kernels.ERROR, :, 0], found.code[0, :, 0])
+    return Slope(found.entry[kernels.ESTIMATE, :, 0], found.entry[kernels.ERROR, :, 0], found.code[:, :, 0])
 
 
 def _take_along(

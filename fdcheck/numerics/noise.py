@@ -33,6 +33,10 @@ _WILD = 300.0
 the edge of its domain, which is convex or concave on either side; noise is not. Three looks, each from a
 32nd of the distance, reach 6e-14 of x."""
 
+_BENT_BY_ACCIDENT, _FEW_WILD = 0.15, 20
+"""Part of outputs with mere noise that look convex or concave (6 %, where a side has three turns), and how many outputs
+it takes for their number to tell: where terms cancel in many outputs, some look like poles."""
+
 _AT_ZERO = 2.0**-60
 """Spacing at x = 0 relative to the scale: numbers are dense there in every format, and the closer the points,
 the less of a cusp or a narrow feature at zero they see."""
@@ -101,7 +105,12 @@ class Noise:
 
 
 def measure_noise(
-    problem: Problem, scale: NDArray[np.float64], bounds: Bounds, seed: int, moving: NDArray[np.bool_]
+    problem: Problem,
+    scale: NDArray[np.float64],
+    bounds: Bounds,
+    seed: int,
+    moving: NDArray[np.bool_],
+    with_slope: bool = True,
 ) -> Noise:
     """Measure the noise of apply at x0.
 
@@ -117,6 +126,8 @@ def measure_noise(
         Seed of the direction.
     moving : ndarray of bool, shape (n,)
         Coordinates that the direction moves.
+    with_slope : bool
+        Whether the slope is wanted as well; a function that bends hides it from afar.
 
     Returns
     -------
@@ -131,14 +142,15 @@ def measure_noise(
     line = _line(problem, direction, _irregular(reach, draw), bounds)
     level, slope, slope_error = line.level, line.slope, line.slope_error
     finite = np.isfinite(slope)
-    wild = ~finite | (level > _WILD * (unit * value + np.abs(np.where(finite, slope, 0.0)) / ulps))
+    wild = (~finite & with_slope) | (level > _WILD * (unit * value + np.abs(np.where(finite, slope, 0.0)) / ulps))
     closest = line
     for _ in range(_CLOSER_LOOKS):
         if not wild.any() or reach / _CLOSER < 2 * _POINTS:
             break
-        wild &= closest.bends()
-        if not wild.any():
+        bent = wild & closest.bends()
+        if np.count_nonzero(bent) <= max(0.0, _BENT_BY_ACCIDENT * (np.count_nonzero(wild) - _FEW_WILD)):
             break
+        wild = bent
         reach /= _CLOSER
         closest = _line(problem, direction, _irregular(reach, draw), bounds)
         calmer = wild & (closest.level < 0.5 * level)

@@ -187,13 +187,28 @@ def accuracy(
     row = np.where(claimed_row > 0, row, np.where(rise > uncertain, 4 * rise / length, 0.0))
     row = np.where(row > 0, row, np.abs(problem.value.astype(np.float64)))
     top = np.where(top > 0, top, np.inf)
-    relative = np.where(row > 0, np.minimum(noise.level / np.where(row > 0, row, 1.0), 1.0), 0.0)
-    if len(relative) >= _TYPICAL:
-        relative = np.maximum(relative, np.minimum(0.5 * np.median(relative), 2 * noise.unit))
-        noise = dataclasses.replace(noise, level=np.maximum(noise.level, relative * row))
+    noise, relative = typical_noise(noise, row)
     share = np.minimum(10 * np.maximum(relative, noise.unit) ** (2 / 3), rtol_out)
     sharp = 10 * float(np.finfo(problem.coarsest_dtype).eps) ** (2 / 3) if full else np.inf
     return Accuracy(rtol_out, rtol_in, np.full(len(row), atol), sharp, share, row, top), noise
+
+
+def typical_noise(noise: Noise, row: NDArray[np.float64]) -> tuple[Noise, NDArray[np.float64]]:
+    """Return a noise with levels that stand out as too low beside the others raised, and its levels relative to slopes.
+
+    Parameters
+    ----------
+    noise : Noise
+        As measured along one direction.
+    row : ndarray, shape (m,)
+        Size of the scaled slopes of each output.
+    """
+    relative = np.where(row > 0, np.minimum(noise.level / np.where(row > 0, row, 1.0), 1.0), 0.0)
+    known = relative[np.isfinite(relative)]  # an output that is not finite says nothing about the others
+    if len(known) < _TYPICAL:
+        return noise, relative
+    relative = np.maximum(relative, np.minimum(0.5 * np.median(known), 2 * noise.unit))
+    return dataclasses.replace(noise, level=np.maximum(noise.level, relative * row)), relative
 
 
 def first_steps(
@@ -231,7 +246,7 @@ def _from_claims(claims: NDArray[np.float64], noise: Noise, steps: StepRange, go
     size = np.where(np.isfinite(claims), np.abs(claims), 0.0)
     floor = goal.share[:, None] * np.minimum(goal.row[:, None] / steps.scale, goal.top[:, None])
     asked = np.maximum(np.maximum(goal.rtol_out[:, None], goal.rtol_in) * size, floor)
-    held = STEP_NOISES * noise.level[:, None]
+    held = STEP_NOISES * np.where(np.isfinite(noise.level), noise.level, 0.0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         narrow = np.where(size > 0, held / asked, 0.0).max(axis=(0, 1), initial=0.0)
         is_zero = (size == 0).any(axis=0) & (floor > 0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem.callables import Breach, Function, Problem
-from fdcheck.problem.jacobians import Matrix, matrix_of
+from fdcheck.problem.jacobians import Matrix, matrix_of, pattern_of
 from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
 from fdcheck.results import Finding, Status
@@ -54,15 +56,20 @@ class Claims:
         apply and x0.
     contract : Contract
         ``exact_dtype`` and ``masked`` are read.
+    sparsity : SciPy sparse array, array or None
+        Entries that may differ from zero.
     """
 
-    def __init__(self, given: Mapping[str, Function], problem: Problem, contract: Contract) -> None:
+    def __init__(
+        self, given: Mapping[str, Function], problem: Problem, contract: Contract, sparsity: Any = None
+    ) -> None:
         self.findings: list[Finding] = []
         self.notes: list[str] = []
         self._given = dict(given)
         self._problem = problem
         self._contract = contract
         self._matrix: Matrix | None = None
+        self._sparsity = None if sparsity is None else pattern_of(sparsity, problem)
         if "jacobian" in given:
             self._asked("jacobian", self._jacobian)
 
@@ -99,6 +106,20 @@ class Claims:
         if self._contract.masked and self._matrix is not None and "jacobian" in found:
             masked[list(found).index("jacobian")] = self._matrix.off_pattern(part.columns)
         return Claimed(tuple(found), np.array(list(found.values())).reshape(len(found), *shape), wanted, masked)
+
+    @property
+    def pattern(self) -> Any:
+        """Entries that may differ from zero, as a sparse array: the user's, or that of a sparse jacobian; or None."""
+        if self._sparsity is not None:
+            return self._sparsity
+        matrix = self.jacobian
+        return matrix.values if matrix is not None and matrix.is_sparse else None
+
+    def only(self, *names: str) -> Claims:
+        """Return the claims of some of the endpoints alone; what they find is added to that of all."""
+        part = copy.copy(self)
+        part._given = {name: self._given[name] for name in names}
+        return part
 
     @property
     def hides_entries(self) -> bool:

@@ -14,7 +14,7 @@ from fdcheck.problem.callables import Breach, Problem
 from fdcheck.problem.returned import checked_array
 from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.problem.wording import describe, described
-from fdcheck.results import Status
+from fdcheck.results import InvalidInput, Status
 
 _CHUNK = 2**22
 """Elements of a block of products with one-hot vectors: 32 MB."""
@@ -157,6 +157,28 @@ def matrix_of(result: Any, problem: Problem, notes: list[str]) -> Matrix:
     if problem.inputs.resting or problem.outputs.resting:
         selected = selected[problem.outputs.among_all()][:, problem.inputs.among_all()]
     return Matrix(selected, problem, notes)
+
+
+def pattern_of(sparsity: Any, problem: Problem) -> Any:
+    """Return which entries between the selected coordinates may differ from zero, as a sparse array.
+
+    Raises
+    ------
+    InvalidInput
+        If it is no matrix of outputs by inputs.
+    """
+    from scipy import sparse  # type: ignore[import-untyped]
+
+    m, n = problem.outputs.whole_size, problem.inputs.whole_size
+    try:
+        pattern = sparse.csc_array(sparsity != 0 if sparse.issparse(sparsity) else np.asarray(sparsity) != 0)
+    except Exception as error:
+        raise InvalidInput(f"sparsity: expected a sparse or dense matrix, got {type(sparsity).__name__}") from error
+    if pattern.shape != (m, n):
+        raise InvalidInput(f"sparsity: expected shape {(m, n)}, outputs by inputs, got {pattern.shape}")
+    if problem.inputs.resting or problem.outputs.resting:
+        pattern = sparse.csc_array(pattern[problem.outputs.among_all()][:, problem.inputs.among_all()])
+    return pattern
 
 
 def _cannot_multiply(result: Any, error: Exception) -> Breach:

@@ -1,4 +1,4 @@
-"""What docs/tesseract.rst shows on the command line is what comes out."""
+"""What the pages about Tesseract show on the command line is what comes out."""
 
 import doctest
 import re
@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from fdcheck.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "tesseract.rst").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"\.\. code-block:: console\n\n((?:   .*\n|\n)+)", PAGE)
+PAGES = [(DOCS / name).read_text(encoding="utf-8") for name in ("tesseract.rst", "migration/tesseract.rst")]
+BLOCKS = [block for page in PAGES for block in re.findall(r"\.\. code-block:: console\n\n((?:   .*\n|\n)+)", page)]
 SESSIONS = [textwrap.dedent(block).strip() for block in BLOCKS if "$ fdcheck" in block]
 
 
@@ -33,4 +33,4 @@ def test_sessions_are_true(session, tmp_path, monkeypatch):
 
 
 def test_there_are_sessions():
-    assert len(SESSIONS) >= 3
+    assert len(SESSIONS) >= 5

@@ -229,3 +229,20 @@ def test_the_noise_of_outputs_that_the_sample_does_not_move_is_known():
     for seed in range(5):
         report = fdcheck.verify(jittery, x0, vjp=lambda x, ct: ct * np.cos(x), max_evals=2, seed=seed)
         assert report.verdict != "fail", str(report)
+
+
+@pytest.mark.parametrize("most", [28, 34, 40])
+def test_a_budget_that_ends_while_a_wrong_entry_is_looked_for_makes_nothing_nonfinite(most):
+    draw = np.random.default_rng(0)
+    matrix = draw.normal(size=(20, 2000)) / 40
+    x0 = draw.normal(size=2000)
+
+    def wrong_vjp(x, ct):
+        gradient = matrix.T @ (ct * (1 - np.tanh(matrix @ x) ** 2))
+        gradient[777] = 0.0
+        return gradient
+
+    report = fdcheck.verify(lambda x: np.tanh(matrix @ x), x0, vjp=wrong_vjp, max_applies=most)
+    assert report.verdict is fdcheck.Verdict.INCONCLUSIVE
+    assert {str(finding.status) for finding in report.findings} == {"undecided"}
+    assert all("max_applies" in finding.message for finding in report.findings)

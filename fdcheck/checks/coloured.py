@@ -1,0 +1,144 @@
+"""What groups of columns showed, told entry by entry and pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fdcheck.checks.colouring import Coloured, Colours, Entry
+from fdcheck.checks.findings import STATUS_OF_CODE, compared, entry_findings
+from fdcheck.numerics import kernels
+from fdcheck.numerics.steps import default_rtol
+from fdcheck.problem.callables import Problem
+from fdcheck.results import Finding, Pair, Status
+from fdcheck.settings import Settings
+
+
+def findings_of_groups(problem: Problem, found: Coloured) -> list[Finding]:
+    """Return the entries that are anything but plain: those measured alone, then those that their group tells."""
+    result: list[Finding] = []
+    told = set()
+    for part, claimed, alone in found.alone:
+        told.add(int(part.columns[0]))
+        for comparison in compared(claimed, alone):
+            result += entry_findings(part, comparison)
+    return result + [_finding(problem, entry) for entry in found.wrong if entry.column not in told]
+
+
+def _finding(problem: Problem, entry: Entry) -> Finding:
+    output, source = problem.outputs.leaf_at(entry.row), problem.inputs.leaf_at(entry.column)
+    where = "off the pattern, so claimed 0" if entry.is_off_pattern else f"claimed {entry.claimed:.8g}"
+    return Finding(
+        endpoint=entry.endpoint,
+        status=Status.DISAGREES,
+        message=f"{where}, measured {entry.estimated:.8g} +- {entry.error:.1g} among columns that share no output.",
+        input=source.path,
+        input_index=source.index(entry.column),
+        output=output.path,
+        output_index=output.index(entry.row),
+        claimed=entry.claimed,
+        estimated=entry.estimated,
+        error=entry.error,
+    )
+
+
+def off_pattern_note(problem: Problem, found: Coloured) -> list[str]:
+    """Return a note that lists the entries which the pattern leaves out."""
+    places = [
+        f"d {problem.outputs.element(entry.row)} / d {problem.inputs.element(entry.column)}"
+        for entry in {(e.row, e.column): e for e in found.wrong if e.is_off_pattern}.values()
+    ]
+    if not places:
+        return []
+    return [f"entries that are not zero and not in the pattern: {', '.join(places)}"]
+
+
+def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, settings: Settings) -> list[Pair]:
+    """Return one summary per endpoint, output path and input path of the entries of a pattern."""
+    entries = colours.pattern.tocoo()
+    rows, columns = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
+    group = colours.group[columns]
+    output = np.searchsorted([leaf.start for leaf in problem.outputs.leaves], rows, side="right") - 1
+    source = np.searchsorted([leaf.start for leaf in problem.inputs.leaves], columns, side="right") - 1
+    block = output * len(problem.inputs.leaves) + source
+    rtol_out, rtol_in = default_rtol(problem, settings.rtol)
+    rtol = np.maximum(rtol_out[rows], rtol_in[columns])
+    pairs = []
+    for e, name in enumerate(found.names):
+        claims, slope, error = found.claims[e, group, rows], found.slope[group, rows], found.error[group, rows]
+        code = found.code[e, group, rows].copy()
+        wrong = {(entry.row, entry.column): entry for entry in found.wrong if entry.endpoint == name}
+        extra = _judged_alone(found, name, rows, columns, code, wrong)
+        size = np.maximum(np.abs(slope), np.where(np.isfinite(claims), np.abs(claims), 0.0))
+        tolerance = rtol * size + (settings.atol or 0.0) * np.abs(found.direction[columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = np.where(np.isfinite(claims), np.abs(claims - slope) / (tolerance + error), np.inf)
+            noticed = np.where(np.abs(slope) > 2 * error, (tolerance + 2 * error) / np.abs(slope), np.nan)
+        excess[np.isnan(excess)] = 0.0
+        for b in np.unique(block):
+            own = np.flatnonzero(block == b)
+            fails = code[own] == kernels.DISAGREES
+            worst = own[int(np.argmax(np.where(fails, excess[own], -1.0) if fails.any() else excess[own]))]
+            leaf = problem.outputs.leaf_at(int(rows[worst]))
+            origin = problem.inputs.leaf_at(int(columns[worst]))
+            added = sum(leaf.start <= i < leaf.stop and origin.start <= j < origin.stop for i, j in extra)
+            counts: Counter[str] = Counter()
+            for status, number in zip(*np.unique(code[own], return_counts=True), strict=True):
+                counts[str(STATUS_OF_CODE[int(status)])] += int(number)
+            if added:
+                counts[str(Status.DISAGREES)] += added
+            moved = float(found.direction[columns[worst]])
+            shown = noticed[own][np.isfinite(noticed[own])]
+            pairs.append(
+                Pair(
+                    endpoint=name,
+                    output=leaf.path,
+                    input=origin.path,
+                    entries=len(own) + added,
+                    counts=dict(counts),
+                    claimed=float(claims[worst]) / moved,
+                    estimated=float(slope[worst]) / moved,
+                    error=float(error[worst]) / abs(moved),
+                    eps=math.nan,
+                    output_index=leaf.index(int(rows[worst])),
+                    input_index=origin.index(int(columns[worst])),
+                    excess=float(excess[worst]),
+                    sensitivity=float(shown.max()) if shown.size else math.nan,
+                    typical=float(np.median(shown)) if shown.size else math.nan,
+                )
+            )
+    return pairs
+
+
+def _judged_alone(
+    found: Coloured,
+    name: str,
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    code: NDArray[np.int8],
+    wrong: dict[tuple[int, int], Entry],
+) -> list[tuple[int, int]]:
+    """Put the codes of columns measured alone in place, and return wrong entries off the pattern.
+
+    A sum that an entry off the pattern makes disagree says nothing against the entry of the pattern in it.
+    """
+    off = [(i, j) for (i, j), entry in wrong.items() if entry.is_off_pattern]
+    fails = code == kernels.DISAGREES
+    named = {(i, j) for i, j in wrong if not wrong[i, j].is_off_pattern}
+    for k in np.flatnonzero(fails):
+        if (int(rows[k]), int(columns[k])) not in named:
+            code[k] = kernels.AGREES
+    for part, claimed, alone in found.alone:
+        if name not in claimed.names:
+            continue
+        column = int(part.columns[0])
+        own = np.flatnonzero(columns == column)
+        judged = alone.measurement.code[claimed.names.index(name), :, 0]
+        code[own] = judged[rows[own]]
+        held = set(rows[own].tolist())
+        off = [(i, j) for i, j in off if j != column]
+        off += [(int(i), column) for i in np.flatnonzero(judged == kernels.DISAGREES) if int(i) not in held]
+    return off

@@ -1,0 +1,139 @@
+"""Sparse Jacobians: all entries in as many applies as there are colours, and what the pattern leaves out is found."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import fdcheck
+from fdcheck import Status
+from fdcheck.checks.colouring import colours_of
+
+N = 4000
+U = np.sin(np.linspace(0, 6, N)) + 1.5
+
+
+def burgers(u):
+    up, um = np.append(u[1:], 1.0), np.insert(u[:-1], 0, 1.0)
+    return u * (up - um) / 2 - 0.1 * (up - 2 * u + um)
+
+
+def exact(u):
+    up, um = np.append(u[1:], 1.0), np.insert(u[:-1], 0, 1.0)
+    return sparse.diags_array([-u[1:] / 2 - 0.1, (up - um) / 2 + 0.2, u[:-1] / 2 - 0.1], offsets=[-1, 0, 1]).tocsr()
+
+
+def without(places):
+    """Return the Jacobian with entries left out of its pattern."""
+
+    def jacobian(u):
+        entries = exact(u).tocoo()
+        i, j = entries.coords
+        keep = np.array([place not in places for place in zip(i.tolist(), j.tolist(), strict=True)])
+        return sparse.coo_array((entries.data[keep], (i[keep], j[keep])), shape=entries.shape).tocsr()
+
+    return jacobian
+
+
+def edited(place, value):
+    def jacobian(u):
+        matrix = exact(u).tolil()
+        matrix[place] = value(matrix[place])
+        return matrix.tocsr()
+
+    return jacobian
+
+
+def failing(report):
+    return sorted((f.output_index[0], f.input_index[0]) for f in report.findings if f.status is Status.DISAGREES)
+
+
+def test_groups_share_no_output():
+    colours = colours_of(exact(U))
+    assert colours.count == 3
+    for g in range(3):
+        rows = exact(U)[:, np.flatnonzero(colours.group == g)].tocoo().coords[0]
+        assert len(rows) == len(set(rows.tolist()))
+
+
+def test_all_entries_of_a_tridiagonal_jacobian_are_measured_in_30_applies():
+    report = fdcheck.verify(burgers, U, jacobian=exact)
+    assert report.passed, str(report)
+    assert report.applies <= 30
+    (pair,) = report.pairs
+    assert pair.entries == 3 * N - 2
+    assert pair.counts == {"agrees": 3 * N - 2}
+    assert pair.sensitivity < 5e-3
+    assert report.coverage.method.startswith("colours: 3 groups")
+
+
+def test_an_entry_missing_from_the_pattern_is_found():
+    report = fdcheck.verify(burgers, U, jacobian=without({(2000, 2001)}))
+    assert report.verdict == "fail"
+    assert failing(report) == [(2000, 2001)]
+    assert any("not in the pattern: d y[2000] / d x[2001]" in note for note in report.notes)
+
+
+def test_all_entries_missing_from_the_pattern_are_listed():
+    places = {(k, k + 1) for k in range(50, N - 1, 100)}
+    report = fdcheck.verify(burgers, U, jacobian=without(places))
+    assert failing(report) == sorted(places)
+    (pair,) = report.pairs
+    assert pair.failures == len(places)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (777, 778), (N - 1, N - 2)])
+def test_a_wrong_entry_is_named(place):
+    report = fdcheck.verify(burgers, U, jacobian=edited(place, lambda v: 1.5 * v))
+    assert failing(report) == [place]
+    assert report.findings[0].estimated == pytest.approx(exact(U).toarray()[place], rel=1e-6)
+
+
+def test_an_entry_where_there_should_be_none_is_named():
+    report = fdcheck.verify(burgers, U, jacobian=edited((100, 3000), lambda v: 0.5))
+    assert failing(report) == [(100, 3000)]
+
+
+def test_a_nan_is_found():
+    assert failing(fdcheck.verify(burgers, U, jacobian=edited((9, 9), lambda v: np.nan))) == [(9, 9)]
+
+
+def test_a_pattern_may_be_given_for_products():
+    matrix, wrong = exact(U), edited((777, 778), lambda v: 1.5 * v)(U)
+    right = fdcheck.verify(
+        burgers, U, jvp=lambda u, t: matrix @ t, vjp=lambda u, ct: matrix.T @ ct, sparsity=matrix != 0
+    )
+    assert right.passed, str(right)
+    assert right.applies <= 30
+    assert right.endpoint_calls["jvp"] <= 20
+    report = fdcheck.verify(burgers, U, jvp=lambda u, t: wrong @ t, sparsity=matrix != 0)
+    assert failing(report) == [(777, 778)]
+    lacking = without({(5, 6)})(U)
+    assert fdcheck.verify(burgers, U, jvp=lambda u, t: matrix @ t, sparsity=lacking).passed  # it is no claim
+    assert failing(fdcheck.verify(burgers, U, jvp=lambda u, t: lacking @ t, sparsity=lacking)) == [(5, 6)]
+
+
+def test_a_pattern_of_another_shape_is_refused():
+    with pytest.raises(fdcheck.InvalidInput, match=r"sparsity: expected shape \(4000, 4000\), outputs by inputs"):
+        fdcheck.verify(burgers, U, jacobian=exact, sparsity=np.eye(3))
+
+
+def test_blocks_and_several_leaves():
+    blocks = [np.random.default_rng(k).normal(size=(4, 4)) for k in range(300)]
+    matrix = sparse.block_diag(blocks, format="csr")
+
+    def apply(x):
+        joined = np.concatenate([x["a"].ravel(), x["b"]])
+        image = matrix @ np.sin(joined)
+        return {"u": image[:500], "v": image[500:].reshape(7, 100)}
+
+    x0 = {"a": np.linspace(0.1, 1, 800).reshape(20, 40), "b": np.linspace(0.2, 0.9, 400)}
+    joined = np.concatenate([x0["a"].ravel(), x0["b"]])
+    claim = sparse.csr_array(matrix @ sparse.diags_array(np.cos(joined)))
+    report = fdcheck.verify(apply, x0, jacobian=lambda x: claim)
+    assert report.passed, str(report)
+    assert report.applies <= 10 + 4 * 4 + 10
+    assert sum(pair.entries for pair in report.pairs) == claim.nnz
+    wrong = claim.tolil()
+    wrong[1101, 1103] = 9.0
+    report = fdcheck.verify(apply, x0, jacobian=lambda x: wrong.tocsr())
+    assert [(f.output, f.output_index, f.input, f.input_index) for f in report.findings] == [("v", (6, 1), "b", (303,))]
