@@ -92,8 +92,33 @@ def test_pairs_count_all_points_and_show_the_worst():
     (pair,) = report.pairs
     assert (pair.entries, pair.failures, pair.point) == (12, 1, 2)
     assert (pair.claimed, round(pair.estimated, 4), pair.input_index) == (0.2, 0.1, (0,))
-    assert report.coverage.inputs_measured == 2
+    assert (report.coverage.inputs, report.coverage.inputs_measured) == (2, 2)
+    assert 1e-4 < pair.typical <= pair.sensitivity < 1e-2
+    assert report.sensitivity == pair.sensitivity
+    assert pair.typical <= report.typical <= report.sensitivity
     assert report.endpoint_calls == {"vjp": 6}
+
+
+def test_pairs_of_several_inputs_and_outputs_stay_apart():
+    f = lambda x: {"u": x["a"] ** 2, "v": x["b"] * x["a"]}  # noqa: E731
+    vjp = lambda x, ct: {"a": 2 * x["a"] * ct["u"] + x["b"] * ct["v"], "b": x["a"] * ct["v"]}  # noqa: E731
+    report = fdcheck.verify(f, {"a": 2.0, "b": 3.0}, vjp=vjp, points=2)
+    assert [(p.output, p.input, p.entries) for p in report.pairs] == [
+        (output, source, 3) for output in "uv" for source in "ab"
+    ]
+
+
+def test_remarks_on_other_points_name_them():
+    def f(x):
+        if 1.9 < x < 2.1 and x != 2.0:
+            raise ValueError("too close")
+        return x**2
+
+    report = fdcheck.verify(f, 1.0, vjp=lambda x, ct: 2 * x * ct, points=[1.5, 2.0])
+    assert any(note.startswith("point 2: apply raised ValueError: too close") for note in report.notes) or any(
+        finding.point == 2 for finding in report.findings
+    )
+    assert not any(note.startswith("point 1: ") for note in report.notes)
 
 
 def test_a_diagnosis_is_told_once():

@@ -131,6 +131,11 @@ def test_an_interrupt_at_any_call_keeps_a_report_that_is_no_pass(kind, is_right)
         assert report.findings[0].message.startswith(f"the check was interrupted ({kind.__name__}) after ")
         assert (report.applies if name == "apply" else report.endpoint_calls[name]) == at
         assert "interrupted" in str(report)
+        assert report.findings[0].endpoint == "apply"
+        entries = sum(p.entries for p in report.pairs)
+        open_ = sum(p.counts.get("undecided", 0) for p in report.pairs)
+        seen = f"{entries - open_} of {entries} entries were decided" if entries else "nothing was compared"
+        assert report.findings[0].message.endswith(f"calls of apply; {seen} by then.")
         assert json.loads(report.to_json())["verdict"] == str(report.verdict)
         assert any("report" in note for note in caught.value.__notes__)
         assert snapshot() == before
