@@ -277,7 +277,7 @@ def differentiate(
         problem = measurable_problem(function, x0, *paths, checked_execution(execution))
         found = measure(problem, None, settings, limits_from(problem, settings), whole(problem))
     about = findings_about_apply(problem, found.rules.noise.scatter)
-    about += [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    about += [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
     notes = [finding.message for finding in about]
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 

@@ -204,9 +204,7 @@ def _usual(result: Recommended, part: Any) -> dict[str, float]:
 
 def _notes(problem: Problem, result: Recommended) -> list[str]:
     """Return remarks on apply and on what was left out."""
-    notes = [
-        breach.finding.message for breach in (problem.raised, problem.changed, problem.broken_off) if breach is not None
-    ]
+    notes = [breach.finding.message for breach in problem.course.breaches()]
     scatter = result.found.rules.noise.scatter
     if scatter > 0:
         notes.append(f"two calls of apply at x0 differ by {scatter:.1g} of the value; the steps allow for that noise.")

@@ -14,8 +14,8 @@ from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
 from fdcheck.checks.plan import Plan, expected_applies, sample, whole
-from fdcheck.checks.probing import Probe, probe
-from fdcheck.checks.together import pairs_together, stands_alone, told
+from fdcheck.checks.probing import Members, Probe, probe
+from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import measured_columns
@@ -82,15 +82,27 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
         return
     problem.budget.expected = expected_applies(plan, settings)
     noise = None if plan.is_whole else _noise_of_all(problem, limits, settings)
+    if not len(plan.columns) and claims.hides_entries:
+        outcome.plan = plan = sample(problem, plan, settings)
     if len(plan.columns):
         fails = _look_at_columns(problem, claims, settings, limits, plan, noise, outcome)
-        if not plan.is_whole or not (plan.has_all_rows or "vjp" not in claims.names):
-            _look_at_rest(problem, claims, settings, limits, noise, not fails, outcome)
+        if not plan.is_whole or (not plan.has_all_rows and "vjp" in claims.names):
+            members = range(plan.size) if plan.is_whole else plan.others
+            what = f"the other {len(members)} input coordinates"
+            _look_together(problem, claims, settings, limits, noise, members, what, not fails, outcome)
         return
-    found = _look_at_rest(problem, claims, settings, limits, noise, True, outcome)
-    if found is None and claims.hides_entries:
-        _look_at_columns(problem, claims, settings, limits, sample(problem, plan, settings), noise, outcome)
-    if found is None or settings.method == "probe" or found.alone or found.is_open or stands_alone(found):
+    everything = f"all {plan.size} input coordinates"
+    found = _look_together(problem, claims, settings, limits, noise, range(plan.size), everything, True, outcome)
+    if found is None or found.alone or found.is_open:
+        return
+    probes = [found]
+    for leaf in blunt_leaves(problem, found):
+        own, what = range(leaf.start, leaf.stop), f"the {leaf.size} of {leaf.path}"
+        outcome.pairs = [pair for pair in outcome.pairs if pair.input != leaf.path]
+        more = _look_together(problem, claims, settings, limits, noise, own, what, True, outcome)
+        probes += [more] if more is not None else []
+    is_enough = all(stands_alone(one) for one in probes) or any(one.alone for one in probes)
+    if settings.method == "probe" or is_enough:
         return
     outcome.plan, outcome.pairs = sample(problem, plan, settings), []
     problem.budget.expected += expected_applies(outcome.plan, settings)
@@ -127,7 +139,9 @@ def _by_colour(
     if "vjp" in claims.names:
         pairs = outcome.pairs
         outcome.pairs = []
-        _look_at_rest(problem, claims.only("vjp"), settings, limits, noise, True, outcome)
+        what = f"all {problem.inputs.size} input coordinates"
+        everything = range(problem.inputs.size)
+        _look_together(problem, claims.only("vjp"), settings, limits, noise, everything, what, True, outcome)
         outcome.pairs = [*pairs, *outcome.pairs]
 
 
@@ -187,34 +201,31 @@ def _diagnoses(problem: Problem, part: Problem, claimed: Claimed, found: Element
     return [diagnosis for comparison in compared(*in_place) for diagnosis in diagnosed(problem, comparison)]
 
 
-def _look_at_rest(
+def _look_together(
     problem: Problem,
     claims: Claims,
     settings: Settings,
     limits: Limits,
     noise: Noise | None,
+    members: Members,
+    what: str,
     trace: bool,
     outcome: Outcome,
 ) -> Probe | None:
-    """Move the inputs that were not moved alone together; all of them where only outputs were left out."""
-    plan = outcome.plan
-    members = plan.others if 0 < len(plan.columns) < plan.size else range(plan.size)
+    """Move inputs together, which ``what`` names, and trace what disagrees to columns that are measured alone."""
     if claims.hides_entries:
         outcome.notes.append("inputs outside of the sample were not looked at: masked entries hide what they add up to")
     noise = noise or _noise_of_all(problem, limits, settings)
     outcome.scatter = max(outcome.scatter, noise.scatter)
     found = probe(problem, claims, settings, noise, limits, members, trace)
-    if found is None:
+    if found is None or not found.direction.any():
         return None
-    moved = int(np.count_nonzero(found.direction))
-    if not moved:
-        return found
-    is_all = not len(plan.columns)
-    outcome.together = moved
-    about = told(problem, found, moved, is_all)
+    outcome.together = max(outcome.together, int(np.count_nonzero(found.direction)))
+    about = told(problem, found, what)
     outcome.notes += about.notes
     outcome.findings += about.findings
-    pairs = pairs_together(problem, found) if is_all else []
+    outcome.diagnoses += factors_of(found)
+    pairs = [] if len(outcome.plan.columns) else pairs_together(problem, found)
     for alone in found.alone:
         outcome.measured += len(alone.part.columns)
         pairs += _compare(alone.part, alone.claimed, alone.found, outcome)

@@ -54,9 +54,9 @@ def wide_columns(problem: Problem, found: Elementwise, table: Table) -> dict[int
     order = np.argsort(~hits(table.failing, 0), kind="stable")
     wanted = table.columns[order[hits(table.measured, 0)[order]] if table.failing.sum() > 1 else order[:1]]
     free = wanted[np.isnan(found.forced[wanted])]  # a step that the user forces is all that may be taken
-    kept = problem.raised, problem.changed
+    kept = problem.course.raised, problem.course.changed
     result = {int(j): _widened(problem, found, int(j)) for j in free[:_COLUMNS]}
-    problem.raised, problem.changed = kept  # what apply does out there is no part of the check
+    problem.course.raised, problem.course.changed = kept  # what apply does out there is no part of the check
     return result
 
 

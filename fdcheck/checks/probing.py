@@ -37,6 +37,9 @@ _TRACED = 8
 
 _ENOUGH = 3
 
+_ALIKE = 1e-4
+"""Relative difference of two ratios that are taken to be the same factor."""
+
 
 @dataclass(frozen=True)
 class Alone:
@@ -67,6 +70,8 @@ class Probe:
         The coordinate that a disagreement was traced to although it agrees alone; empty where there is none.
     at_kink : bool
         Whether that one lies at a kink or a jump.
+    factors : dict of str to float
+        By endpoint: how many times the slope its claim is, alike along two random directions, where much is wrong.
     """
 
     direction: Vector
@@ -76,6 +81,7 @@ class Probe:
     alone: list[Alone] = field(default_factory=list)
     traced: str = ""
     at_kink: bool = False
+    factors: dict[str, float] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -147,6 +153,8 @@ def probe(
     result = Probe(direction, views, slope, residuals)
     if trace:
         _trace(context, result)
+        if result.alone and any(r.stands_out(SHARP).any() for r in residuals) and not problem.is_spent:
+            _look_for_factors(context, result)
     return result
 
 
@@ -175,6 +183,23 @@ def _trace(context: _Context, result: Probe) -> None:
             residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
         if is_one_of_many:
             return
+
+
+def _look_for_factors(context: _Context, result: Probe) -> None:
+    """Note by which factor an endpoint's claims are off, if it is the same along another random direction."""
+    again = random_direction(context.problem, context.limits.bounds, context.members, context.settings.seed + 1)
+    slope = _slope(context, again, np.fmin.reduce([view.goal(SHARP) for view in result.views]))
+    for view, residual in zip(result.views, result.residuals, strict=True):
+        if not residual.stands_out(SHARP).any():
+            continue
+        ratios = [
+            view.times(direction, context.claims) / (view.weights @ one.value)
+            for direction, one in ((result.direction, result.slope), (again, slope))
+        ]
+        together = np.concatenate(ratios)
+        middle = float(np.median(together))
+        if np.isfinite(together).all() and (np.abs(together - middle) <= _ALIKE * abs(middle)).all() and middle != 1.0:
+            result.factors[view.name] = middle
 
 
 def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[int | None, int, bool]:

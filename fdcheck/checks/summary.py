@@ -31,8 +31,8 @@ def findings_about_apply(problem: Problem, scatter: float) -> list[Finding]:
         )
     if problem.apply.mutated:
         findings.append(changes_its_argument())
-    if problem.broken_off is not None:
-        findings.append(problem.broken_off.finding)
+    if problem.course.broken_off is not None:
+        findings.append(problem.course.broken_off.finding)
     return findings
 
 
@@ -44,7 +44,7 @@ def changes_its_argument() -> Finding:
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
     """Return notes on points where apply gave no value; where that left entries open they become findings."""
-    breaches = [breach.finding for breach in (problem.raised, problem.changed) if breach is not None]
+    breaches = [breach.finding for breach in (problem.course.raised, problem.course.changed) if breach is not None]
     if any(status in pair.counts for pair in pairs for status in (Status.NONFINITE, Status.UNDECIDED)):
         findings += breaches
         return []
@@ -92,8 +92,10 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         calls = f"the budget of {settings.max_applies} calls of apply is spent (max_applies)"
         spent = calls if problem.budget.spent == MAX_APPLIES else "the time is up (time_limit)"
         remarks.append(f"{spent}; entries that were still in doubt are undecided")
-    if problem.stacks:
-        remarks.append(f"{problem.apply.calls} points were evaluated in {problem.stacks + 1} calls of apply (batched)")
+    if problem.course.stacks:
+        remarks.append(
+            f"{problem.apply.calls} points were evaluated in {problem.course.stacks + 1} calls of apply (batched)"
+        )
     if problem.outputs.carried:
         remarks.append("outputs that are not differentiable, not compared: " + ", ".join(problem.outputs.carried))
     every_row = outcome.together > 0 or any(pair.endpoint != "vjp" for pair in pairs)

@@ -13,13 +13,16 @@ from fdcheck.checks.probing import SHARP, Probe
 from fdcheck.checks.residuals import Residual, View
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
-from fdcheck.results import Finding, Pair, Status
+from fdcheck.results import Diagnosis, Finding, Pair, Status
 
 _LEAST = 0.5
 """Part of its scale that an element moves by at least, and least weight of an output in a random cotangent."""
 
 _BLUNT = 0.5
 """Relative error of a typical entry that a probe has to notice to stand alone: a factor of 1.5."""
+
+_DULL, _LEAVES = 0.1, 8
+"""Relative error of a typical entry of an input leaf from which on the leaf is looked at by itself; leaves at most."""
 
 _SOME = 1000
 """Elements of a gradient that its typical size is taken from."""
@@ -33,7 +36,7 @@ class Told:
     findings: tuple[Finding, ...]
 
 
-def told(problem: Problem, probe: Probe, count: int, is_all: bool) -> Told:
+def told(problem: Problem, probe: Probe, what: str) -> Told:
     """Return what to say of a probe.
 
     Parameters
@@ -42,13 +45,10 @@ def told(problem: Problem, probe: Probe, count: int, is_all: bool) -> Told:
         apply and x0.
     probe : Probe
         What was found.
-    count : int
-        Real input coordinates that were moved.
-    is_all : bool
-        Whether these are all inputs, so that none was measured alone beforehand.
+    what : str
+        What was moved, in words.
     """
-    which = f"all {count}" if is_all else f"the other {count}"
-    others = f"{which} input coordinates, moved together along one random direction,"
+    others = f"{what}, moved together along one random direction,"
     names = [view.name for view, residual in zip(probe.views, probe.residuals, strict=True) if _is_off(residual)]
     known = all(view.known(probe.slope).all() for view in probe.views)
     if problem.is_spent and (names or not known):
@@ -112,8 +112,13 @@ def noticed(view: View, residual: Residual, typical: NDArray[np.float64]) -> NDA
 def _typical_sizes(view: View, columns: slice, probe: Probe) -> NDArray[np.float64]:
     """Return the scaled size of a typical entry that each sum holds, among some columns."""
     moved = probe.direction[columns]
-    count = max(1, np.count_nonzero(moved))
+    count = max(1, int(np.count_nonzero(moved)))
     if view.gradients is None:
+        own = np.zeros_like(probe.direction)
+        own[columns] = moved
+        sizes = None if view.matrix is None else view.matrix.sizes(own)
+        if sizes is not None:
+            return np.asarray(sizes / math.sqrt(count))
         return view.size / math.sqrt(np.count_nonzero(probe.direction) or 1)
     step = max(1, len(moved) // _SOME)
     terms = np.abs(view.gradients[:, columns][:, ::step] * moved[::step])
@@ -178,6 +183,42 @@ def _pair(view: View, residual: Residual, probe: Probe, output: Leaf, source: Le
         typical=float(np.nanmedian(shown)) if np.isfinite(shown).any() else math.nan,
         together=True,
     )
+
+
+def factors_of(probe: Probe) -> list[Diagnosis]:
+    """Return the factors by which all of a claim is off."""
+    result = []
+    for name, ratio in probe.factors.items():
+        if ratio == 0:
+            result.append(Diagnosis(name, "zeros", "the claim is zero along two random directions of all inputs."))
+            continue
+        how = f"{abs(ratio):.5g} times too large" if abs(ratio) > 1 else f"{1 / abs(ratio):.5g} times too small"
+        says = how if ratio > 0 else "the sign is wrong" + ("" if abs(abs(ratio) - 1) < 1e-6 else f", and {how}")
+        text = f"along two random directions of all inputs claimed / measured = {ratio:.5g}: {says}."
+        repair = "change the sign of the claim" if abs(ratio + 1) < 1e-6 else f"divide the claim by {ratio:.6g}"
+        result.append(Diagnosis(name, "factor", text, repair))
+    return result
+
+
+def blunt_leaves(problem: Problem, probe: Probe) -> list[Leaf]:
+    """Return input leaves whose entries a probe of all leaves says too little of: others are larger.
+
+    Of a jvp the parts of a product are not known, so each leaf has to be looked at.
+    """
+    if len(problem.inputs.leaves) == 1:
+        return []
+    blunt: list[tuple[float, Leaf]] = []
+    for leaf in problem.inputs.leaves:
+        own = slice(leaf.start, leaf.stop)
+        shown = [
+            noticed(view, residual, _typical_sizes(view, own, probe))
+            for view, residual in zip(probe.views, probe.residuals, strict=True)
+        ]
+        unknown = any(view.gradients is None and view.matrix is None for view in probe.views)
+        worst = max((float(np.nanmedian(s)) for s in shown if np.isfinite(s).any()), default=0.0)
+        if probe.direction[own].any() and (unknown or worst > _DULL):
+            blunt.append((worst, leaf))
+    return [leaf for _, leaf in sorted(blunt, key=lambda pair: -pair[0])[:_LEAVES]]
 
 
 def stands_alone(probe: Probe) -> bool:

@@ -64,8 +64,7 @@ class Budget:
 
     def granted(self, done: int, wanted: int) -> int:
         """Return how many points may be evaluated after ``done`` others; too few spend the budget."""
-        left = self.seconds_left()
-        if not self.spent and left is not None and left <= 0:
+        if not self.spent and self.is_over():
             self.spent = TIME_LIMIT
         if not self.spent and done + wanted > self._most:
             self.spent = MAX_APPLIES
@@ -88,8 +87,12 @@ class Budget:
             self._progress(
                 Progress(self._done, expected, now - self._started, each * (expected - self._done), self.failing)
             )
+        return not self.is_over()
+
+    def is_over(self) -> bool:
+        """Return whether the time is up."""
         left = self.seconds_left()
-        return left is None or left > 0
+        return left is not None and left <= 0
 
     def seconds_left(self) -> float | None:
         """Return the seconds left, None without a limit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -77,7 +78,11 @@ class Function:
         self.calls += 1
         is_watched = self.calls <= _WATCHED_CALLS and not self.mutated
         try:
-            result, changed = (run or _run_here)(_watched if is_watched else _called, self.function, structures)
+            if run is not None:
+                result, changed = run(_called_there, self.function, structures, is_watched)
+            else:
+                result = self.function(*structures)
+                changed = is_watched and not all(map(_unchanged, arguments, structures))
         except Breach:  # a front end that knows better what went wrong
             raise
         except Interrupted as error:
@@ -92,21 +97,39 @@ class Function:
         return result
 
 
-def _run_here(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
-
-
-def _called(function: Callable[..., Any], structures: Sequence[Any]) -> tuple[Any, bool]:
-    """Return what a function returns."""
-    return function(*structures), False
-
-
-def _watched(function: Callable[..., Any], structures: Sequence[Any]) -> tuple[Any, bool]:
-    """Return what a function returns, and whether it changed its arguments."""
-    given = [trees.flatten(structure) for structure in structures]
+def _called_there(function: Callable[..., Any], structures: Sequence[Any], is_watched: bool) -> tuple[Any, bool]:
+    """Return what a function returns, and whether it changed its arguments; in a worker."""
+    given = [trees.flatten(structure) for structure in structures] if is_watched else []
     kept = [([private_copy(leaf) for leaf in leaves], spec) for leaves, spec in given]
     result = function(*structures)
-    return result, not all(_unchanged(*pair) for pair in zip(kept, structures, strict=True))
+    return result, not all(map(_unchanged, kept, structures))
+
+
+@dataclass
+class Course:
+    """What happened so far in a check.
+
+    Parameters
+    ----------
+    raised, changed : Breach or None
+        The first exception of apply, and the first output of another structure than at x0.
+    broken_off : Breach or None
+        Why nothing more is evaluated although calls and time are left.
+    stacks : int
+        Calls of apply with stacks.
+    is_coupling_open : bool
+        Whether points of a stack might change each other's values.
+    """
+
+    raised: Breach | None = None
+    changed: Breach | None = None
+    broken_off: Breach | None = None
+    stacks: int = 0
+    is_coupling_open: bool = False
+
+    def breaches(self) -> list[Breach]:
+        """Return all that there are."""
+        return [breach for breach in (self.raised, self.changed, self.broken_off) if breach is not None]
 
 
 class Problem:
@@ -148,10 +171,7 @@ class Problem:
         execution = execution or Execution()
         self.apply = apply
         self.budget = Budget(max_applies, execution.time_limit, progress, apply.calls)
-        self.changed: Breach | None = None
-        self.raised: Breach | None = None
-        self.broken_off: Breach | None = None
-        self.stacks = 0
+        self.course = Course()
         leaves, inputs = trees.structure(x0, "x")
         if not inputs.size:
             raise InvalidInput(
@@ -171,13 +191,13 @@ class Problem:
         self.outputs = paths.select(outputs, output_paths, "output_paths")
         parts = self.leaves, self.inputs, self.outputs, trees.coordinates(values, self.outputs)
         self._change: Change | StackedChange = Change(apply.function, *parts)
-        self._is_coupling_open = bool(execution.batched) and self.inputs.size > 0 and self.outputs.size > 0
-        if self._is_coupling_open:
+        self.course.is_coupling_open = bool(execution.batched) and self.inputs.size > 0 and self.outputs.size > 0
+        if self.course.is_coupling_open:
             function = execution.batched if callable(execution.batched) else apply.function
             self._change = StackedChange(function, *parts, execution.max_memory)
             misfits = misfit(self._change, self._evaluated)
             if misfits:
-                raise self.broken_off or Breach("apply", Status.SHAPE, f"execution: batched: {misfits}.")
+                raise self.course.broken_off or Breach("apply", Status.SHAPE, f"execution: batched: {misfits}.")
         self.value, self.x = self._change.value, self._change.x
         self._posed: Problem | None = None
         self._within = np.empty(0, np.int64)
@@ -224,18 +244,22 @@ class Problem:
         """
         if self._posed is not None:
             return self._posed.differences(points.among(self._within, self._posed.inputs.size))
+        nothing = (len(points), self.outputs.size), np.nan
         granted = self.budget.granted(self.apply.calls, len(points))
-        out = np.full((len(points), self.outputs.size), np.nan) if granted < len(points) else None
         if not granted:
-            return np.empty((0, self.outputs.size)) if out is None else out
-        found = self._evaluated(points if out is None else points.at(slice(granted)))
-        if self._is_coupling_open and len(found.differences) > 1 and self._are_coupled(points, found.differences):
-            return np.full((len(points), self.outputs.size), np.nan)
+            return np.full(*nothing)
+        found = self._evaluated(points if granted == len(points) else points.at(slice(granted)))
+        if (
+            self.course.is_coupling_open
+            and len(found.differences) > 1
+            and self._may_be_coupled(points, found.differences)
+        ):
+            return np.full(*nothing)
         for k, kind, text in found.troubles:
             self._note(kind, text, points.where(k, self.inputs))
         if len(found.differences) == len(points):
             return found.differences
-        out = np.full((len(points), self.outputs.size), np.nan) if out is None else out
+        out = np.full(*nothing)
         out[: len(found.differences)] = found.differences
         return out
 
@@ -254,7 +278,7 @@ class Problem:
         else:
             found = self._change.evaluate(points, self.budget.tick if self.budget.is_ticking else None)
         self.apply.calls += found.evaluated
-        self.stacks += found.calls if isinstance(self._change, StackedChange) else 0
+        self.course.stacks += found.calls if isinstance(self._change, StackedChange) else 0
         if found.interrupt is not None:
             self.budget.hold(found.interrupt)
         elif found.broken_off:
@@ -265,16 +289,22 @@ class Problem:
 
     def _break_off(self, why: str) -> None:
         self.budget.spent = BROKEN_OFF
-        self.broken_off = Breach("apply", Status.UNDECIDED, why)
+        self.course.broken_off = Breach("apply", Status.UNDECIDED, why)
 
-    def _are_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
-        """Return whether the points of a stack change each other's values, and break off if they do."""
+    def _may_be_coupled(self, points: Points, differences: NDArray[np.float64]) -> bool:
+        """Return whether points of a stack change each other's values, or there is no budget left to see; break off."""
         assert isinstance(self._change, StackedChange), "nothing else couples points"
-        coupled = coupling(self._change, self._evaluated, points, differences)
-        self._is_coupling_open = coupled is None
+        coupled = coupling(self._change, self._evaluated_if_granted, points, differences)
+        self.course.is_coupling_open = coupled is None
         if coupled:
             self._break_off(f"execution: batched: {coupled}; nothing was evaluated after it.")
-        return bool(coupled)
+        return self.is_spent
+
+    def _evaluated_if_granted(self, points: Points) -> Evaluated:
+        """Return what is found at points if the budget covers all of them, else nothing."""
+        if self.budget.granted(self.apply.calls, len(points)) < len(points):
+            return Evaluated(np.empty((0, self.outputs.size)), [], 0, 0)
+        return self._evaluated(points)
 
     def arguments(self) -> tuple[list[Any], Any]:
         """Return the leaves and the structure of x0, as a Function takes them."""
@@ -292,12 +322,13 @@ class Problem:
 
     def _note(self, kind: str, text: str, where: str) -> None:
         """Keep the first exception and the first change of apply's output in mind."""
+        course = self.course
         if kind == RAISED:
-            self.raised = self.raised or Breach("apply", Status.RAISED, f"apply raised {text} at {where}.")
-        elif self.changed is None:
+            course.raised = course.raised or Breach("apply", Status.RAISED, f"apply raised {text} at {where}.")
+        elif course.changed is None:
             expected = trees.shapes_text(self.outputs)
             message = f"apply returned {text} at {where}; at x0 it had returned {expected}."
-            self.changed = Breach("apply", Status.SHAPE, message)
+            course.changed = Breach("apply", Status.SHAPE, message)
 
 
 def measurable_problem(

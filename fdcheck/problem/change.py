@@ -24,6 +24,9 @@ RAISED, CHANGED = "raised", "returned"
 _BLOCK = 2**14
 """Values of apply held before their differences are formed, all at once."""
 
+_AT_ONCE = 2**12
+"""Points whose places are held as Python objects, 200 bytes each."""
+
 _WHOLE, _REAL, _IMAGINARY = range(3)
 """What is moved of an element: all of a real one, one part of a complex one."""
 
@@ -61,13 +64,16 @@ class Moved:
     def leaves(self, change: Change) -> Iterator[list[Any]]:
         """Yield private leaves of the input at each point; scalars as 0-d arrays."""
         copies = change.copies
-        for (position, part, index), value in zip(self._places(change.inputs), self.target.tolist(), strict=True):
-            leaves = copies()
-            array = leaves[position]
-            if part:
-                array = array.real if part == _REAL else array.imag
-            array[index] = value
-            yield leaves
+        for start in range(0, len(self), _AT_ONCE):
+            some = self.at(slice(start, start + _AT_ONCE))
+            for (position, part, index), value in zip(some._places(change.inputs), some.target.tolist(), strict=True):
+                leaves = copies()
+                array = leaves[position]
+                if part:
+                    array = array.real if part == _REAL else array.imag
+                array[index] = value
+                yield leaves
+                del leaves, array  # before the next copy is made
 
     def _places(self, inputs: Layout) -> list[Any]:
         """Return position, part and index of the element that is moved at each point."""
@@ -139,6 +145,7 @@ class Along:
                 own = slice(leaf.start, leaf.stop)
                 leaves[leaf.position][...] = leaf.filled(_moved(change.x[own], self.direction[own], multiple))
             yield leaves
+            del leaves  # before the next copy is made
 
     def stacks(self, change: Change) -> list[Any]:
         """Return the leaves of the input with all points stacked on a leading axis."""
@@ -150,7 +157,7 @@ class Along:
 
     def where(self, k: int, inputs: Layout) -> str:
         """Return how far along the direction a point lies."""
-        return f"{self.multiples[k]:+g} times a random direction of length {np.linalg.norm(self.direction):.2g}"
+        return f"{self.multiples[k] * np.linalg.norm(self.direction):+.2g} along a random direction"
 
 
 Points = Moved | Along
@@ -256,9 +263,9 @@ class Change:
         moved, is_enough = points.leaves(self), False
         for start in range(0, len(points), block):
             rows = range(min(block, len(points) - start))
-            for row, leaves in zip(rows, moved, strict=False):  # in this order, or a point would be lost between blocks
+            for row in rows:
                 try:
-                    trouble = self._write(leaves, values, row)
+                    trouble = self._write(next(moved), values, row)
                 except BaseException as interrupt:
                     if isinstance(interrupt, Exception):
                         raise

@@ -88,7 +88,8 @@ class Workers:
             arrived.get(timeout=self._patience(budget))
             result, text, self._each = _result(future, (function, arguments))
         except queue.Empty:
-            raise Interrupted(self._too_long(budget)) from None
+            over = "the time was up before apply came back from x0; raise time_limit."
+            raise Interrupted(over if budget.is_over() else self._too_long()) from None
         finally:
             future.cancel()
         if text:
@@ -107,13 +108,12 @@ class Workers:
             If apply cannot be sent.
         """
         length = self._chunk(len(points), change)
-        waiting = deque((start, min(start + length, len(points))) for start in range(0, len(points), length))
         most = min(max(self._max_memory // (length * change.nbytes), 1), self._most)
+        waiting = deque((start, min(start + length, len(points))) for start in range(0, len(points), length))
         arrived: queue.SimpleQueue[Future[_Part]] = queue.SimpleQueue()
         flying: dict[Future[_Part], tuple[int, int]] = {}
-        differences = np.empty((len(points), change.outputs.size))
-        missing, troubles, calls, seconds = np.ones(len(points), np.bool_), list[Trouble](), 0, 0.0
-        broken_off, interrupt = "", None
+        collected, broken_off = _Collected(len(points), change.outputs.size), ""
+        interrupt: BaseException | None = None
         try:
             while waiting or flying:
                 while waiting and len(flying) < most:
@@ -124,35 +124,28 @@ class Workers:
                 future = arrived.get(timeout=self._patience(budget))
                 start, stop = flying.pop(future)
                 part = _result(future, change)
-                done = start + len(part.found.differences)
                 if self._timeout is not None and part.slowest > self._timeout:
-                    raise Interrupted(self._too_long(None))
-                differences[start:done], missing[start:done] = part.found.differences, False
-                troubles += [trouble._replace(k=start + trouble.k) for trouble in part.found.troubles]
-                if part.found.broken_off:
-                    raise Interrupted(part.found.broken_off)
-                calls, seconds = calls + part.found.calls, seconds + part.seconds
+                    raise Interrupted(self._too_long())
+                done = collected.add(start, part)
                 if part.found.interrupt is not None:
-                    interrupt = part.found.interrupt
-                    break
+                    raise part.found.interrupt
                 if done < stop:
                     waiting.appendleft((done, stop))
                 if not budget.tick(done - start):
                     break
         except queue.Empty:
-            broken_off = self._too_long(budget)
+            broken_off = "" if budget.is_over() else self._too_long()
         except Interrupted as error:
             broken_off = str(error)
-        except KeyboardInterrupt as error:  # while waiting for the workers
+        except BaseException as error:  # in apply, or while waiting for the workers
+            if isinstance(error, Exception):
+                raise
             interrupt = error
         finally:
             for future in flying:
                 future.cancel()
-        count = len(points) - int(missing.sum())
-        self._each = seconds / count if count else self._each
-        first = int(np.argmax(np.append(missing, True)))
-        kept = sorted(trouble for trouble in troubles if trouble.k < first)
-        return Evaluated(without(kept, differences[:first]), kept, count, calls, broken_off, interrupt)
+        self._each = collected.seconds_each(self._each)
+        return collected.first_ones(broken_off)._replace(interrupt=interrupt)
 
     def _chunk(self, points: int, change: Change) -> int:
         """Return how many points to send at once, as many in each chunk."""
@@ -177,12 +170,46 @@ class Workers:
         seconds = [max(s, 0.0) for s in (left, limit) if s is not None]
         return min(seconds) if seconds else None
 
-    def _too_long(self, budget: Budget | None) -> str:
-        """Return why nothing is waited for any longer, empty where the time of the budget is up."""
-        left = budget.seconds_left() if budget is not None else None
-        if left is not None and left <= 0:
-            return ""
+    def _too_long(self) -> str:
         return f"a call of apply took longer than the timeout of {self._timeout:g} s; nothing was evaluated after it."
+
+
+class _Collected:
+    """What has come back of points that were sent in chunks."""
+
+    def __init__(self, points: int, outputs: int) -> None:
+        self._differences = np.empty((points, outputs))
+        self._missing = np.ones(points, np.bool_)
+        self._troubles: list[Trouble] = []
+        self._calls, self._seconds = 0, 0.0
+
+    def add(self, start: int, part: _Part) -> int:
+        """Put what was found of a chunk in its place, and return where it ends.
+
+        Raises
+        ------
+        Interrupted
+            If the worker broke off.
+        """
+        stop = start + len(part.found.differences)
+        self._differences[start:stop], self._missing[start:stop] = part.found.differences, False
+        self._troubles += [trouble._replace(k=start + trouble.k) for trouble in part.found.troubles]
+        self._calls, self._seconds = self._calls + part.found.calls, self._seconds + part.seconds
+        if part.found.broken_off:
+            raise Interrupted(part.found.broken_off)
+        return stop
+
+    def seconds_each(self, before: float) -> float:
+        """Return how many seconds of a worker a point took, ``before`` where none came back."""
+        count = np.count_nonzero(~self._missing)
+        return self._seconds / count if count else before
+
+    def first_ones(self, broken_off: str) -> Evaluated:
+        """Return what was found up to the first point that is missing."""
+        first = int(np.argmax(np.append(self._missing, True)))
+        kept = sorted(trouble for trouble in self._troubles if trouble.k < first)
+        count = int(np.count_nonzero(~self._missing))
+        return Evaluated(without(kept, self._differences[:first]), kept, count, self._calls, broken_off)
 
 
 def _result(future: Future[Any], sent: Any) -> Any:

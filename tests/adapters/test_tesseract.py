@@ -346,7 +346,7 @@ def test_budgets_and_samples(tmp_path):
 
 def test_progress_is_told(tmp_path):
     seen = []
-    report = check("right", tmp_path, progress=lambda done, expected: seen.append((done, expected)))
+    report = check("right", tmp_path, progress=lambda step: seen.append((step.done, step.expected)))
     assert seen
     assert seen[-1][0] <= report.applies
 

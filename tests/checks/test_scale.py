@@ -95,6 +95,18 @@ def test_a_gradient_that_is_wrong_everywhere_fails_without_a_search_for_every_en
     assert report.applies <= 500
 
 
+def test_a_factor_that_is_the_same_everywhere_is_named():
+    report = fdcheck.verify(total, POINT, vjp=lambda x, ct: ct * 1.01 * gradient(x))
+    (diagnosis,) = report.diagnoses
+    assert diagnosis.kind == "factor"
+    assert "claimed / measured = 1.01: 1.01 times too large" in diagnosis.message
+    assert diagnosis.repair == "divide the claim by 1.01"
+    turned = fdcheck.verify(total, POINT, vjp=lambda x, ct: -ct * gradient(x))
+    assert turned.diagnoses[0].repair == "change the sign of the claim"
+    shifted = fdcheck.verify(total, POINT, vjp=lambda x, ct: ct * np.roll(gradient(x), 1))
+    assert not shifted.diagnoses
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_claim_that_is_not_finite_is_found(bad):
     def vjp(x, ct):
@@ -212,3 +224,30 @@ def test_structures_of_different_scales_and_complex_inputs():
     assert fdcheck.verify(apply, tree, vjp=vjp).passed
     report = fdcheck.verify(apply, tree, vjp=lambda t, ct: vjp(t, ct, 1.5))
     assert [(f.input, f.input_index) for f in report.findings] == [("b", (3, 4))]
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_a_leaf_whose_derivatives_are_small_beside_another_is_looked_at_by_itself(kind):
+    x0 = {"large": DRAW.normal(size=3000), "small": DRAW.normal(size=40)}
+
+    def apply(x):
+        return float(1e3 * np.sum(x["large"] ** 2) + 1e-5 * np.sum(np.sin(x["small"])))
+
+    def vjp(x, ct, factor=1.0):
+        small = 1e-5 * np.cos(x["small"])
+        small[11] *= factor
+        return {"large": ct * 2e3 * x["large"], "small": ct * small}
+
+    def given(factor):
+        if kind == "vjp":
+            return {"vjp": lambda x, ct: vjp(x, ct, factor)}
+
+        def jvp(x, t):
+            gradient = vjp(x, 1.0, factor)
+            return float(gradient["large"] @ t["large"] + gradient["small"] @ t["small"])
+
+        return {"jvp": jvp}
+
+    assert fdcheck.verify(apply, x0, **given(1.0)).verdict != "fail"
+    report = fdcheck.verify(apply, x0, **given(3.0))
+    assert [(f.input, f.input_index) for f in report.findings if f.status is Status.DISAGREES] == [("small", (11,))]

@@ -189,7 +189,7 @@ def test_an_exception_at_one_point_leaves_the_others_measured():
     found, problem = differences(picky, x0, columns, 0.9)
     assert problem.apply.calls == 6
     np.testing.assert_array_equal(np.isnan(found).all(axis=1), [False, True, False, True, False])
-    assert "x[3] +0.9" in problem.raised.finding.message
+    assert "x[3] +0.9" in problem.course.raised.finding.message
 
 
 def test_another_shape_is_told_with_its_place():
@@ -198,8 +198,8 @@ def test_another_shape_is_told_with_its_place():
         found, problem = differences(apply, POINT.clip(0.5, 1.4), columns, 0.9)
         assert np.isnan(found).all()
         assert problem.apply.calls == 4
-        assert "y of shape (11,)" in problem.changed.finding.message
-        assert "x[2] +0.9" in problem.changed.finding.message
+        assert "y of shape (11,)" in problem.course.changed.finding.message
+        assert "x[2] +0.9" in problem.course.changed.finding.message
 
 
 def test_nothing_is_called_beyond_max_applies():

@@ -275,7 +275,7 @@ def test_apply_that_raises_beside_x0_gives_nan_and_is_noted_once():
     np.testing.assert_array_equal(beside(problem, 0, 0.5), [np.nan, np.nan])
     np.testing.assert_array_equal(beside(problem, 0, 0.6), [np.nan, np.nan])
     np.testing.assert_allclose(beside(problem, 1, 0.8), [0, 0.2], rtol=1e-12)
-    finding = problem.raised.finding
+    finding = problem.course.raised.finding
     assert (finding.endpoint, finding.status) == ("apply", Status.RAISED)
     assert "ArithmeticError: too far" in finding.message
     assert "x[0] +0.2" in finding.message
@@ -297,9 +297,9 @@ def test_apply_that_raises_beside_x0_gives_nan_and_is_noted_once():
 def test_an_output_that_changes_beside_x0_gives_nan_and_is_noted(other, word):
     x0 = np.array([0.3, 0.7])
     problem = problem_of(lambda x: x if x[0] == 0.3 else other(x), x0)
-    assert problem.changed is None
+    assert problem.course.changed is None
     np.testing.assert_array_equal(beside(problem, 0, 0.5), [np.nan, np.nan])
-    finding = problem.changed.finding
+    finding = problem.course.changed.finding
     assert finding.endpoint == "apply"
     assert finding.status in (Status.SHAPE, Status.STRUCTURE, Status.DTYPE)
     assert word in finding.message

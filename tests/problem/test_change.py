@@ -85,6 +85,23 @@ def test_stacks_hold_the_leaves_of_each_point(name):
                 assert stacks[leaf.position].dtype == leaf.dtype
 
 
+@pytest.mark.parametrize("name", ["Fortran's order", "complex", "nested"])
+def test_some_of_the_coordinates_move_as_they_do_among_all(name):
+    whole = Problem(Function("apply", identity), STRUCTURES[name])
+    some = np.array([0, whole.inputs.size - 2])
+    part = whole.narrowed(some)
+    direction, multiples = np.zeros(whole.inputs.size), np.array([0.5, -0.25])
+    direction[some] = 0.25, -0.5
+    target, moved = whole.x[some] + 0.5, np.full(2, 0.5)
+    for points, same in (
+        (Moved(np.array([1, 0]), target[::-1], moved), Moved(some[::-1], target[::-1], moved)),
+        (Along(direction[some], multiples), Along(direction, multiples)),
+    ):
+        expected = whole.differences(same)
+        assert np.count_nonzero(expected) >= 2
+        np.testing.assert_array_equal(part.differences(points), expected)
+
+
 def test_parts_that_are_not_selected_are_sent_along():
     x0 = {"a": np.array([1.0, 2.0]), "b": 3.0, "c": [np.array([4.0])]}
     here = change_of(x0, input_paths=["c"], output_paths=["a", "c"])
@@ -105,6 +122,7 @@ def test_stacks_that_are_sent_stay_as_large():
 @pytest.mark.parametrize("block", [1, 5, 7, 1000])
 def test_no_point_is_lost_between_blocks(monkeypatch, block):
     monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_AT_ONCE", 2)
     seen = []
 
     def apply(x):

@@ -253,6 +253,16 @@ def test_workers_take_stacks_too():
     assert max(sizes) > 2
 
 
+@pytest.mark.parametrize("most", [16, 17, 20, 23, 24, 25, 28, 31, 32, 39])
+@pytest.mark.parametrize("name", ["mean taken off", "last row for all"])
+def test_no_budget_is_too_small_to_notice_points_that_change_each_other(name, most):
+    for dtype in (np.float64, np.float32):
+        execution = Execution(batched=COUPLED[name])
+        report = fdcheck.verify(np.sin, X0.astype(dtype), vjp=vjp, execution=execution, max_applies=most)
+        assert report.verdict is Verdict.INCONCLUSIVE
+        assert report.applies <= most
+
+
 def test_a_budget_cuts_a_stack_short():
     sizes = []
 

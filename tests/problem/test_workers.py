@@ -180,7 +180,8 @@ def test_right_and_wrong_claims_get_the_same_report_in_any_order_of_answers(prob
 
 
 @pytest.mark.parametrize(
-    "options", [{"profile": "strict"}, {"max_applies": 23}, {"max_evals": 2}, {"bounds": (0.05, 0.41)}]
+    "options",
+    [{"profile": "strict"}, {"max_applies": 23}, {"max_evals": 2}, {"bounds": (0.05, 0.41)}, {"method": "probe"}],
 )
 def test_other_ways_to_measure_get_the_same_report(options, single):
     def wrong(x, ct):
@@ -425,6 +426,13 @@ def test_with_workers_the_time_limit_waits_for_no_call_under_way(gate):
         gate.set()
     assert report.verdict is Verdict.INCONCLUSIVE
     assert any("time_limit" in note for note in report.notes)
+
+
+def test_the_time_may_be_up_while_apply_is_at_x0(gate):
+    execution = Execution(timeout=50, time_limit=0.1)
+    report = fdcheck.verify(lambda x: gate.wait(60), X0, vjp=lambda x, ct: ct, execution=execution)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "time_limit" in report.findings[0].message
 
 
 def test_estimates_and_advice_say_that_they_were_cut_short(single):
