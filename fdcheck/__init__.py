@@ -10,9 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fdcheck.advice import EpsAdvice, EpsBlock, EpsPath
+    from fdcheck.advice import EpsAdvice, EpsBlock, EpsCurve, EpsPath
     from fdcheck.api import differentiate, verify
     from fdcheck.estimates import Block, Estimate
+    from fdcheck.evidence import Evidence
     from fdcheck.execution import Execution, Progress
     from fdcheck.recommend import recommend_eps
     from fdcheck.replaying import replay
@@ -40,8 +41,10 @@ __all__ = [
     "Diagnosis",
     "EpsAdvice",
     "EpsBlock",
+    "EpsCurve",
     "EpsPath",
     "Estimate",
+    "Evidence",
     "Execution",
     "Finding",
     "InvalidInput",
@@ -64,8 +67,10 @@ _HOME = {
     "Contract": "fdcheck.settings",
     "EpsAdvice": "fdcheck.advice",
     "EpsBlock": "fdcheck.advice",
+    "EpsCurve": "fdcheck.advice",
     "EpsPath": "fdcheck.advice",
     "Estimate": "fdcheck.estimates",
+    "Evidence": "fdcheck.evidence",
     "Execution": "fdcheck.execution",
     "Progress": "fdcheck.execution",
     "differentiate": "fdcheck.api",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SCHEMA = "fdcheck-advice-1"
 """Form and version of an advice as a dict or JSON."""
@@ -77,6 +81,34 @@ class EpsBlock:
 
 
 @dataclass(frozen=True)
+class EpsCurve:
+    """The error of plain central differences at each step, of the entry of an input whose safe range is narrowest.
+
+    Parameters
+    ----------
+    output : str
+        Path of the output.
+    output_index, input_index : tuple of int
+        Element of the output, and of the input.
+    eps : ndarray, shape (k,)
+        Steps, ascending.
+    error, noise, truncation : ndarray, shape (k,)
+        Relative error as measured, and the size of each of its two parts as they are modelled.
+    doubt : float
+        Typical relative error of the derivative that errors were taken from: smaller ones are not resolved.
+    """
+
+    output: str
+    output_index: tuple[int, ...]
+    input_index: tuple[int, ...]
+    eps: NDArray[np.float64]
+    error: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    truncation: NDArray[np.float64]
+    doubt: float
+
+
+@dataclass(frozen=True)
 class EpsPath:
     """One step for all that depends on one input path.
 
@@ -100,6 +132,9 @@ class EpsPath:
         Why the latter have none, with counts.
     usual : dict of str to float
         Largest relative error expected at usual steps.
+    curve : EpsCurve or None
+        Error against step at the entry that leaves the least choice; None where no entry depends on the input. Not part
+        of :meth:`EpsAdvice.to_dict`.
     """
 
     input: str
@@ -114,6 +149,7 @@ class EpsPath:
     without: int
     reasons: Mapping[str, int]
     usual: Mapping[str, float]
+    curve: EpsCurve | None = field(default=None, compare=False, repr=False, metadata={"in_dict": False})
 
     @property
     def is_safe(self) -> bool:
@@ -165,6 +201,56 @@ class EpsAdvice:
         from fdcheck.report.advice import advice_text
 
         return advice_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from fdcheck.report.advice_html import advice_fragment
+
+        return advice_fragment(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the advice as one HTML page that needs no other file and no network.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; an older one is replaced.
+
+        Raises
+        ------
+        InvalidInput
+            If Jinja2 or matplotlib is missing (``pip install 'fdcheck[report]'``).
+        OSError
+            If the file cannot be written.
+        """
+        from fdcheck.report.advice_html import advice_page
+        from fdcheck.report.html import write_html
+
+        write_html(advice_page(self), path)
+
+    def plot(self, input: str | None = None, *, ax: Axes | None = None) -> Axes:  # noqa: A002 (what a path calls it)
+        """Draw the error of plain central differences against their step with matplotlib.
+
+        Parameters
+        ----------
+        input : str, optional
+            Path of the input; by default the first that has a curve. What is drawn is its entry with the narrowest safe
+            range.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidInput
+            If there is no such curve, or matplotlib is missing (``pip install 'fdcheck[report]'``).
+        """
+        from fdcheck.report.plots import plot_advice
+
+        return plot_advice(self, input, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the advice as plain dicts, lists, numbers and strings; NaN and infinities are strings."""

@@ -105,9 +105,10 @@ def verify(
         takes the first for up to 1000 inputs or where ``max_evals``, ``max_applies`` or a step is given, else the
         second, and adds a sample of inputs moved one by one where that says too little of single entries. With a sparse
         pattern ``'auto'`` moves inputs together that share no output, so that each entry is still seen by itself.
-    sparsity : SciPy sparse array or array, optional
+    sparsity : SciPy sparse array, array or 'detect', optional
         Which entries of the Jacobian, outputs by inputs, may differ from zero; by default what a sparse jacobian holds.
-        Entries that a claim leaves out are found and fail.
+        ``'detect'`` looks for a band or for blocks along the diagonal in 12 columns. Entries that a claim leaves out
+        are found and fail.
     max_evals : int, optional
         Input elements moved one by one, at most; by default all of up to 1000. Of a larger input a sample is drawn
         without replacement, a few elements of every path and the rest in proportion to size; the elements outside of it

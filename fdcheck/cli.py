@@ -6,20 +6,17 @@ import contextlib
 import importlib
 import io
 import os
-import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
+from fdcheck.cli_output import page_option, replaying, show_report, shown_if_interrupted, write_page
 from fdcheck.loading import CannotRun, Named, callables, point, told
 from fdcheck.report.printable import printable
-
-if TYPE_CHECKING:
-    from fdcheck.results import Report
 
 _Result = TypeVar("_Result")
 
@@ -142,13 +139,13 @@ def main() -> None:
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
 @click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to check. Repeatable.")
 @click.option("--endpoints", metavar="NAME", multiple=True, help="Endpoint to check, of those given. Repeatable.")
-@click.option("--method", metavar="WORD", help="auto, elementwise (inputs alone) or probe (together); auto by default.")
 @click.option("--points", type=int, metavar="K", help="Random points around INPUTS that are checked beside it.")
 @click.option(
     "--directions",
     metavar="INPUTS",
     help="Directions along which parts of the input move, in the form of INPUTS: a stack of them for each path.",
 )
+@click.option("--method", metavar="WORD", help="auto, elementwise (inputs alone) or probe (together); auto by default.")
 @click.option("--max-evals", type=int, help="Input elements moved one by one; by default all of up to 1000.")
 @click.option("--max-applies", type=int, help="Calls of APPLY, at most; no limit by default.")
 @click.option(
@@ -174,6 +171,7 @@ def main() -> None:
 @click.option("--dask", metavar="ADDRESS", help="Call APPLY in the workers of a Dask scheduler.")
 @click.option("--timeout", type=float, help="Seconds that one call of APPLY may take; no limit by default.")
 @click.option("--time-limit", type=float, help="Seconds that the check may take; no limit by default.")
+@click.option("--html", **page_option("report"))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
     apply: str,
@@ -187,6 +185,7 @@ def verify(
     timeout: float | None,
     time_limit: float | None,
     progress: bool | None,
+    html: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -215,42 +214,20 @@ def verify(
     from fdcheck.cli_workers import execution
     from fdcheck.report.bar import bar
 
-    try:
-        with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever user code prints
-            given = {name: value for name, value in options.items() if value not in (None, (), {})}
-            if directions is not None:
-                given["directions"] = point(directions, "--directions")
-            with bar(progress) as told, execution(workers, dask, timeout, time_limit) as chosen:
-                functions = callables(apply, endpoints)
-                if workers or dask:
-                    functions["apply"] = Named(apply)
-                report = called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
-    except KeyboardInterrupt as interrupt:
-        show_what_was_found(interrupt, as_json)
-        raise
-    replay = f"fdcheck replay REPORT.json {command_line(apply, inputs, endpoints)} --finding {{number}}"
-    leave_with(report, as_json, replay)
-
-
-def leave_with(report: Report, as_json: bool, replay: str) -> NoReturn:
-    """Print a report and leave with its exit status; ``replay`` is the command that replays a finding."""
-    from fdcheck.report.text import report_text
-
-    click.echo(report.to_json() if as_json else report_text(report, replay))
+    on_stderr = contextlib.redirect_stdout(sys.stderr)  # the report stays alone on stdout, whatever user code prints
+    with shown_if_interrupted(as_json), on_stderr:
+        given = {name: value for name, value in options.items() if value not in (None, (), {})}
+        if directions is not None:
+            given["directions"] = point(directions, "--directions")
+        with bar(progress) as told, execution(workers, dask, timeout, time_limit) as chosen:
+            functions = callables(apply, endpoints)
+            if workers or dask:
+                functions["apply"] = Named(apply)
+            report = called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
+    if html is not None:
+        write_page(report, html)
+    show_report(report, as_json, replaying(apply, inputs, endpoints))
     raise click.exceptions.Exit(STATUS[report.verdict])
-
-
-def show_what_was_found(interrupt: BaseException, as_json: bool) -> None:
-    """Print the report that an interrupted check leaves on its exception."""
-    report = getattr(interrupt, "report", None)
-    if report is not None:
-        click.echo(report.to_json() if as_json else str(report))
-
-
-def command_line(apply: str, inputs: str, endpoints: Mapping[str, str]) -> str:
-    """Return arguments that name the functions and the point, to paste; braces are doubled."""
-    options = [word for name, place in endpoints.items() for word in (f"--{name}", place)]
-    return shlex.join([apply, inputs, *options]).replace("{", "{{").replace("}", "}}")
 
 
 @main.command()
@@ -268,8 +245,9 @@ def command_line(apply: str, inputs: str, endpoints: Mapping[str, str]) -> str:
 )
 @click.option("--max-evals", type=int, help="Input elements looked at; 200 by default, else sampled.")
 @click.option("--seed", type=int, help="Seed of the random direction and the sample; 0 by default.")
+@click.option("--html", **page_option("advice"))
 @click.option("--json", "as_json", is_flag=True, help="Print the advice as JSON.")
-def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
+def recommend(apply: str, inputs: str, html: str | None, as_json: bool, **options: Any) -> None:
     """Recommend steps for plain differences of the function APPLY at the point INPUTS.
 
     MODULE, INPUTS and PATH as for fdcheck verify. Exit status: 0 advice was given, 2 could not run, 3 no input has a
@@ -285,6 +263,8 @@ def recommend(apply: str, inputs: str, as_json: bool, **options: Any) -> None:
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
         function = callables(apply, {})["apply"]
         advice = called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+    if html is not None:
+        write_page(advice, html)
     click.echo(advice.to_json() if as_json else str(advice))
     raise click.exceptions.Exit(0 if any(path.without < path.entries for path in advice.paths) else 3)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from fdcheck.cli import called, command_line, leave_with, show_what_was_found
+from fdcheck.cli import STATUS, called
+from fdcheck.cli_output import replaying, show_report, shown_if_interrupted
 from fdcheck.loading import CannotRun, callables, point
 
 
@@ -52,17 +53,10 @@ def command(
         text = report.read_bytes()
     except OSError as error:
         raise CannotRun(f"{report}: {error.strerror}") from error
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            saved = called(Report.from_json, "reading", text=text)
-            functions = callables(apply, endpoints)
-            given = {} if directions is None else {"directions": point(directions, "--directions")}
-            result = called(
-                replay, "check", report=saved, finding=finding, x0=point(inputs), **functions, **given
-            )  # fmt: skip
-    except KeyboardInterrupt as interrupt:
-        show_what_was_found(interrupt, as_json)
-        raise
-    leave_with(
-        result, as_json, f"fdcheck replay REPORT.json {command_line(apply, inputs, endpoints)} --finding {{number}}"
-    )
+    with shown_if_interrupted(as_json), contextlib.redirect_stdout(sys.stderr):
+        saved = called(Report.from_json, "reading", text=text)
+        functions = callables(apply, endpoints)
+        given = {} if directions is None else {"directions": point(directions, "--directions")}
+        result = called(replay, "check", report=saved, finding=finding, x0=point(inputs), **functions, **given)
+    show_report(result, as_json, replaying(apply, inputs, endpoints, str(finding)))
+    raise click.exceptions.Exit(STATUS[result.verdict])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fdcheck.cli import STATUS, limits, steps
+from fdcheck.cli_output import page_option, show_text, write_page
 from fdcheck.loading import CannotRun, told
 
 if TYPE_CHECKING:
@@ -59,8 +60,9 @@ _BY_SEVERITY = ("pass", "inconclusive", "fail")
     default=None,
     help="Progress bar on stderr; by default where that is a terminal.",
 )
+@click.option("--html", **page_option("report"))
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON; of several payloads, a list.")
-def command(words: tuple[str, ...], progress: bool | None, as_json: bool, **options: Any) -> None:
+def command(words: tuple[str, ...], progress: bool | None, html: str | None, as_json: bool, **options: Any) -> None:
     """Check all derivative endpoints of a Tesseract.
 
     TARGET is a path to a tesseract_api.py, the http(s):// address of a served Tesseract, or the name of an image.
@@ -84,13 +86,17 @@ def command(words: tuple[str, ...], progress: bool | None, as_json: bool, **opti
         raise CannotRun(f"expected [TARGET] PAYLOAD, got {len(words)} words: {' '.join(words)} (quote a glob)")
     target = words[0] if len(words) == 2 else _usual_target()
     payloads, are_several = _payloads(words[-1])
+    if html is not None and are_several:
+        raise CannotRun(f"--html: expected one payload, got {len(payloads)}")
     given = {name: value for name, value in options.items() if value not in (None, (), {})}
     reports: list[tuple[str, Report]] = []
     for name, inputs in payloads:
         with contextlib.redirect_stdout(sys.stderr), bar(progress) as told:
             reports.append((name, _report(target, inputs, {**given, "progress": told})))
         if not as_json:
-            click.echo((f"{name}\n" if are_several else "") + str(reports[-1][1]) + ("\n" if are_several else ""))
+            show_text((f"{name}\n" if are_several else "") + str(reports[-1][1]) + ("\n" if are_several else ""))
+    if html is not None:
+        write_page(reports[0][1], html)
     if as_json:
         documents = [{"payload": name, **report.to_dict()} for name, report in reports]
         click.echo(json.dumps(documents, indent=2) if are_several else reports[0][1].to_json())

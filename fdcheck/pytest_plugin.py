@@ -239,6 +239,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if seed is not None and seed < 0:
         raise pytest.UsageError(f"--fdcheck-seed: expected a whole number, 0 or larger, got {seed}")
     if folder is not None:
+        from fdcheck.report.extra import needs
+        from fdcheck.results import InvalidInput
+
+        try:
+            needs("jinja2", "matplotlib")
+        except InvalidInput as error:
+            raise pytest.UsageError(f"--fdcheck-html: {error}") from error
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -166,7 +166,7 @@ def _path(problem: Problem, result: Recommended, b: int, leaf: Leaf) -> EpsPath:
         input=leaf.path, eps=step, error=error, low=lowest, high=highest, below=below, above=above,
         entries=int(counted.sum()), outside=outside, without=int((counted & ~exists).sum()),
         reasons={REASONS[code]: int(count) for code, count in zip(codes, counts, strict=True) if code},
-        usual=_usual(result, part),
+        usual=_usual(result, part), curve=result.curves.get(b, (0.0, None))[1],
     )  # fmt: skip
 
 

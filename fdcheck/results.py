@@ -1,18 +1,29 @@
-"""What a check returns: findings, pairs, reports and estimates."""
+"""What a check returns, the report; and the errors."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
+# from here for all who read results
+from fdcheck.parts import Coverage as Coverage
+from fdcheck.parts import Diagnosis as Diagnosis
+from fdcheck.parts import Finding as Finding
+from fdcheck.parts import Measured as Measured
+from fdcheck.parts import Pair as Pair
+from fdcheck.parts import Point as Point
 from fdcheck.statuses import BREACHES as BREACHES
 from fdcheck.statuses import Status as Status
 from fdcheck.statuses import Verdict as Verdict
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from fdcheck.evidence import Evidence
 
 SCHEMA = "fdcheck-report-1"
 """Form and version of a report as a dict or JSON: the number changes when a key changes its meaning or goes away."""
@@ -34,204 +45,6 @@ class DerivativeMismatch(AssertionError):
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
         self.report = report
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One step of the evidence: the central slope seen at one half-width.
-
-    Parameters
-    ----------
-    eps : float
-        Half-width of the difference, in the unit of the input.
-    slope : float
-        Central slope, or the one-sided slope where only one side is finite.
-    left, right : float
-        The two one-sided slopes, which differ at a kink; NaN where that side is not finite.
-    """
-
-    eps: float
-    slope: float
-    left: float = math.nan
-    right: float = math.nan
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that went wrong or is worth knowing.
-
-    Parameters
-    ----------
-    endpoint : str
-        ``'jacobian'``, ``'jvp'``, ``'vjp'`` or ``'apply'``.
-    status : Status
-        What was found.
-    message : str
-        One plain sentence with the numbers of this case.
-    input, output : str
-        Paths of the input and the output; empty where the finding concerns a whole endpoint.
-    input_index, output_index : tuple of int
-        Element within the leaf that the path names.
-    part : str
-        Which real parts of complex elements the entry stands for, such as ``'Im(y) by Re(x)'``; empty for
-        real ones.
-    claimed, estimated : float
-        The two values, NaN where there is none.
-    error : float
-        Error bar of the estimate.
-    eps : float
-        Step (half-width) at which the estimate was taken, in the unit of the input.
-    steps : tuple of Measured
-        The slopes measured at each step, smallest step first.
-    column_claimed, column_estimated : ndarray or None
-        All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
-    point : int
-        Where it was found: 0 for x0, else which of ``report.points``.
-    """
-
-    endpoint: str
-    status: Status
-    message: str
-    input: str = ""
-    input_index: tuple[int, ...] = ()
-    output: str = ""
-    output_index: tuple[int, ...] = ()
-    part: str = ""
-    claimed: float = math.nan
-    estimated: float = math.nan
-    error: float = math.nan
-    eps: float = math.nan
-    steps: tuple[Measured, ...] = ()
-    column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
-    column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
-    point: int = 0
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Summary of one endpoint over the entries of one (output path, input path) block.
-
-    Parameters
-    ----------
-    endpoint, output, input : str
-        Which endpoint, and the paths of the block.
-    entries : int
-        Real entries measured (a complex element counts twice on each side).
-    counts : dict of str to int
-        How many entries have each status.
-    claimed, estimated, error, eps : float
-        The two values, the error bar and the step at the worst entry: the one whose difference is the
-        largest multiple of what is allowed there.
-    output_index, input_index : tuple of int
-        Where the worst entry lies.
-    excess : float
-        That multiple; above 1 the entry does not agree.
-    sensitivity, typical : float
-        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them;
-        of inputs moved together: in an entry of median size of every output, and of the middle one.
-    together : bool
-        Whether the inputs were moved together: the numbers are then those along a random direction.
-    point : int
-        At which of ``report.points`` the worst entry was found.
-    """
-
-    endpoint: str
-    output: str
-    input: str
-    entries: int
-    counts: Mapping[str, int]
-    claimed: float
-    estimated: float
-    error: float
-    eps: float
-    output_index: tuple[int, ...]
-    input_index: tuple[int, ...]
-    excess: float
-    sensitivity: float
-    typical: float = math.nan
-    together: bool = False
-    point: int = 0
-
-    @property
-    def failures(self) -> int:
-        """Entries that disagree."""
-        return self.counts.get(Status.DISAGREES, 0)
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What part of the derivative was looked at.
-
-    Parameters
-    ----------
-    inputs, inputs_measured, outputs, outputs_measured : int
-        Real input elements in all and those perturbed, real output elements in all and those compared.
-    carried : tuple of str
-        Paths of inputs that were carried along and not differentiated.
-    elements : dict of str to (int, int)
-        By input path: elements perturbed one by one, and elements there are.
-    together : int
-        Real input elements moved together, along a random direction.
-    method : str
-        How it was looked at, and why.
-    """
-
-    inputs: int
-    inputs_measured: int
-    outputs: int
-    outputs_measured: int
-    carried: tuple[str, ...] = ()
-    elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    together: int = 0
-    method: str = ""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """A pattern in which an endpoint's claims are wrong, with its evidence.
-
-    Parameters
-    ----------
-    endpoint : str
-        ``'jacobian'``, ``'jvp'`` or ``'vjp'``.
-    kind : str
-        One stable word or two: ``'factor'``, ``'transpose'``, ``'conjugate'``, ``'missing column'``, ...
-    message : str
-        One plain sentence with the figures that speak for it.
-    repair : str
-        The simple change with which every measured entry would agree; empty where none was found that does.
-    entries : int
-        Failing entries that it explains.
-    """
-
-    endpoint: str
-    kind: str
-    message: str
-    repair: str = ""
-    entries: int = 0
-
-
-@dataclass(frozen=True)
-class Point:
-    """A point at which was checked.
-
-    Parameters
-    ----------
-    origin : str
-        ``'x0'``, ``'given'`` for one of ``points=[...]``, ``'drawn'`` for one of ``points=k``, or ``'interrupted'``
-        for a further one at which the check was broken off.
-    verdict : Verdict
-        What the check of this point alone came to.
-    draw : int
-        Number of the random draw, -1 where the point was not drawn. With the seed and x0 it gives the point again.
-    values : dict of str to ndarray
-        The differentiable inputs there, by path; empty at x0, and where they are more than 1000 numbers.
-    """
-
-    origin: str
-    verdict: Verdict
-    draw: int = -1
-    values: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -263,6 +76,8 @@ class Report:
         Where was checked: x0 first.
     settings : dict of str to object
         What the check was asked for, in plain types, for :func:`fdcheck.replay`; empty where it cannot be replayed.
+    evidence : tuple of Evidence
+        What figures are drawn from, by endpoint. Not part of :meth:`to_dict`, and without a say in equality.
     """
 
     verdict: Verdict
@@ -280,6 +95,7 @@ class Report:
     diagnoses: tuple[Diagnosis, ...] = ()
     points: tuple[Point, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    evidence: tuple[Evidence, ...] = field(default=(), compare=False, repr=False, metadata={"in_dict": False})
 
     @property
     def passed(self) -> bool:
@@ -312,9 +128,79 @@ class Report:
             raise DerivativeMismatch(self)
 
     def __str__(self) -> str:
-        from fdcheck.report.text import report_text
+        from fdcheck.report.text import report_text, terminal_width
 
-        return report_text(self)
+        return report_text(self, terminal_width())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from fdcheck.report.html import report_fragment
+
+        return report_fragment(self)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report as one HTML page that needs no other file and no network.
+
+        Parameters
+        ----------
+        path : path-like
+            File to write; an older one is replaced.
+
+        Raises
+        ------
+        InvalidInput
+            If Jinja2 or matplotlib is missing (``pip install 'fdcheck[report]'``).
+        OSError
+            If the file cannot be written.
+        """
+        from fdcheck.report.html import report_page, write_html
+
+        write_html(report_page(self), path)
+
+    def plot(
+        self,
+        what: str = "map",
+        *,
+        endpoint: str | None = None,
+        finding: Finding | None = None,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw a figure with matplotlib.
+
+        Parameters
+        ----------
+        what : str
+            ``'map'``: the Jacobian with the error of each entry as a multiple of what is allowed; ``'claims'``: claimed
+            against measured entries; ``'steps'``: distance of an entry's slopes from the estimate at each step, with
+            the noise floor and the claim; ``'sides'``: the slopes to both sides of x0 at each step, as at a kink.
+        endpoint : str, optional
+            Whose; by default the first that has something to show.
+        finding : Finding, optional
+            Entry for ``'steps'`` and ``'sides'``; by default the worst one, or one that agrees.
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; by default on a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidInput
+            If there is nothing of that kind to draw, or matplotlib is missing (``pip install 'fdcheck[report]'``).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import fdcheck
+        >>> report = fdcheck.verify(np.sin, np.array([0.1, 0.2]), vjp=lambda x, ct: ct * np.sin(x))
+        >>> ax = report.plot("claims")
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('measured', 'claimed')
+        """
+        from fdcheck.report.plots import plot_report
+
+        return plot_report(self, what, endpoint, finding, ax)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain dicts, lists, numbers and strings.

@@ -191,6 +191,7 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         endpoint_calls=calls,
         notes=tuple(dict.fromkeys([*notes, *(note for report in reports for note in report.notes)])),
         diagnoses=tuple(diagnosis for report in reports for diagnosis in report.diagnoses),
+        evidence=tuple(part for report in reports for part in report.evidence),
         settings={},
     )
 
@@ -229,6 +230,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
             dataclasses.replace(d, endpoint=names.get(d.endpoint, d.endpoint), message=text(d.message))
             for d in report.diagnoses
         ),
+        evidence=tuple(part.renamed(names.get(part.endpoint, part.endpoint)) for part in report.evidence),
         notes=tuple(text(note) for note in report.notes),
         applies=0,
         endpoint_calls=calls,

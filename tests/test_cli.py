@@ -249,6 +249,52 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+# pages and colours
+
+
+def test_html_writes_a_page_beside_the_text(folder):
+    result = run("verify", "model.py:apply", "--vjp", "wrong", "--html", "report.html", "[0.5]")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("FAIL")
+    assert "wrote report.html" in result.stderr
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "d y[0] / d x[0]" in page
+    again = run("verify", "model.py:apply", "--vjp", "wrong", "--html", "report.html", "--json", "[0.5]")
+    assert json.loads(again.stdout)["verdict"] == "fail"
+
+
+@pytest.mark.parametrize("place", ["missing/report.html", "."])
+def test_a_page_that_cannot_be_written_is_told_before_the_check(folder, place):
+    line = complaint("verify", "model.py:apply", "--vjp", "wrong", "--html", place, "[0.5]")
+    assert "--html" in line
+    assert repr(place) in line
+
+
+def test_a_missing_library_is_told_before_the_check(folder, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
+    line = complaint("verify", "model.py:apply", "--vjp", "wrong", "--html", "report.html", "[0.5]")
+    assert "pip install 'fdcheck[report]'" in line
+
+
+def test_a_full_disk_is_no_verdict(folder):
+    result = run("verify", "model.py:apply", "--vjp", "vjp", "--html", "/dev/full", "[0.5]")
+    assert result.exit_code == 2
+    assert "--html /dev/full: No space left on device" in result.stderr
+
+
+def test_colours_are_for_terminals_and_no_color_is_heeded(folder, monkeypatch):
+    arguments = ("verify", "model.py:apply", "--vjp", "wrong", "[0.5]")
+    plain = run(*arguments).stdout
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = run(*arguments).stdout
+    assert "\x1b[1;31mFAIL\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in run(*arguments).stdout
+
+
 # options
 
 

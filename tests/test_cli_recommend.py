@@ -102,3 +102,12 @@ def test_the_steps_it_prints_are_taken_by_verify(run):
     import numpy as np
 
     assert fdcheck.verify(np.sin, np.array([1.0, 2.0]), jvp=lambda x, t: np.cos(x) * t, eps_for=advice["eps_for"])
+
+
+def test_html_writes_a_page_beside_the_text(run, tmp_path):
+    result = run("model.py:apply", "[1.0, 2.0]", "--html", "advice.html")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("recommended steps")
+    page = (tmp_path / "advice.html").read_text(encoding="utf-8")
+    assert "Recommended steps" in page
+    assert "scipy 3-point" in page

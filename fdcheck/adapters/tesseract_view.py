@@ -310,6 +310,9 @@ class View:
             notes=tuple(self.relabelled(note) for note in report.notes),
             diagnoses=tuple(self._told(diagnosis) for diagnosis in report.diagnoses),
             settings={},
+            evidence=tuple(
+                part.renamed(_LONG.get(part.endpoint, part.endpoint), self.relabelled) for part in report.evidence
+            ),
         )
 
     def _told(self, diagnosis: Diagnosis) -> Diagnosis:

@@ -9,14 +9,17 @@ import numpy as np
 
 from fdcheck.checks.coloured import findings_of_groups, off_pattern_note, pairs_of_groups
 from fdcheck.checks.colouring import Colours, colours_of, look_by_colour
+from fdcheck.checks.detecting import detected_pattern
 from fdcheck.checks.diagnosis import diagnosed
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
+from fdcheck.checks.evidence import add_evidence
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
 from fdcheck.checks.plan import Plan, expected_applies, sample, whole
 from fdcheck.checks.probing import Members, Probe, probe
 from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
+from fdcheck.evidence import Evidence
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import measured_columns
 from fdcheck.numerics.noise import Noise, measure_noise
@@ -43,6 +46,8 @@ class Outcome:
         What was looked at.
     pairs, findings, notes, diagnoses : list
         What was found.
+    evidence : dict of str to Evidence
+        What figures are drawn from, by endpoint.
     measured, together : int
         Real input coordinates moved alone, and together.
     scatter : float
@@ -54,6 +59,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     diagnoses: list[Diagnosis] = field(default_factory=list)
+    evidence: dict[str, Evidence] = field(default_factory=dict)
     measured: int = 0
     together: int = 0
     scatter: float = 0.0
@@ -76,6 +82,8 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
         Holds the plan; it is filled as the check goes on, so that an interrupt leaves what was found.
     """
     plan = outcome.plan
+    if claims.wants_pattern:
+        _look_for_pattern(problem, claims, settings, limits, outcome)
     colours = _colours(claims, settings)
     if colours is not None:
         _by_colour(problem, claims, settings, limits, colours, outcome)
@@ -109,6 +117,18 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
     _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
 
 
+def _look_for_pattern(problem: Problem, claims: Claims, settings: Settings, limits: Limits, outcome: Outcome) -> None:
+    """Guess a sparse pattern, and note what came of it."""
+    pattern = detected_pattern(problem, limits.bounds, settings.seed)
+    if pattern is None:
+        outcome.notes.append("sparsity: neither a band nor blocks along the diagonal were seen in 12 columns")
+        return
+    claims.take_pattern(pattern)
+    outcome.notes.append(
+        f"sparsity: a pattern of {pattern.nnz} entries was guessed from 12 columns, and checked in sums"
+    )
+
+
 def _colours(claims: Claims, settings: Settings) -> Colours | None:
     """Return groups of columns where a sparse pattern is known and moving groups costs less than moving columns."""
     asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
@@ -134,6 +154,9 @@ def _by_colour(
         outcome.together = problem.inputs.size
         outcome.measured = len(found.alone)
         outcome.findings += findings_of_groups(problem, found)
+        for part, claimed, alone in found.alone:
+            for comparison in compared(claimed, alone):
+                add_evidence(outcome.evidence, part, comparison)
         outcome.notes += off_pattern_note(problem, found)
         outcome.pairs += pairs_of_groups(problem, colours, found, settings)
     if "vjp" in claims.names:
@@ -185,11 +208,12 @@ def _look_at_columns(
 
 
 def _compare(part: Problem, claimed: Claimed, found: Elementwise, outcome: Outcome) -> list[Pair]:
-    """Add findings of columns to an outcome, and return their pairs."""
+    """Add findings and evidence of columns to an outcome, and return their pairs."""
     pairs: list[Pair] = []
     for comparison in compared(claimed, found):
         pairs += pairs_of(part, comparison)
         outcome.findings += entry_findings(part, comparison)
+        add_evidence(outcome.evidence, part, comparison)
     return pairs
 
 

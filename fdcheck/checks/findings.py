@@ -130,7 +130,18 @@ def _finding(problem: Problem, comparison: Comparison, row: int, column: int) ->
         steps=steps,
         column_claimed=_shaped(comparison.claims[rows, column], output),
         column_estimated=_shaped(measurement.estimate[rows, column], output),
+        tolerance=tolerance_at(comparison, row, column),
+        noise=float(found.rules.noise.level[row]),
+        forced=float(found.forced[column]),
     )
+
+
+def tolerance_at(comparison: Comparison, row: int, column: int) -> float:
+    """Return how far a claim may be off beside the error bar."""
+    goal, estimates = comparison.found.rules.accuracy, comparison.found.measurement.estimate
+    rtol = max(goal.rtol_out.item(row), goal.rtol_in.item(column))
+    claimed, estimate = abs(comparison.claims.item(row, column)), abs(estimates.item(row, column))
+    return float(goal.atol.item(row) + rtol * (claimed if claimed > estimate else estimate))
 
 
 def _shaped(values: NDArray[np.float64], leaf: Leaf) -> NDArray[np.float64]:
@@ -290,3 +301,5 @@ _ORDER = (
     Status.KINK,
     Status.AGREES,
 )
+
+_RANK = {status: k for k, status in enumerate(_ORDER)}

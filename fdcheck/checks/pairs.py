@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.checks.findings import STATUS_OF_CODE, Comparison
+from fdcheck.checks.findings import STATUS_OF_CODE, Comparison, tolerance_at
 from fdcheck.numerics import kernels
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.trees import Leaf
@@ -40,13 +40,15 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
     block, excess = comparison.code[part], comparison.excess[part]
     failed, looked_at = block == kernels.DISAGREES, block != kernels.SKIPPED
     ranked = np.where(failed if failed.any() else looked_at, excess, -1.0)  # a failure is worse than any excess
-    i, j = np.unravel_index(int(np.argmax(ranked)), block.shape)
-    row, column = output.start + int(i), source.start + int(j)
     counts: dict[str, int] = {}
     for code, number in enumerate(np.bincount(block.ravel())):
         if number and code != kernels.SKIPPED:
             status = str(STATUS_OF_CODE[code])
             counts[status] = counts.get(status, 0) + int(number)
+    if Status.KINK in counts or Status.JUMP in counts:  # accepted, though far from the slope that is shown of it
+        ranked[(block == kernels.KINK) | (block == kernels.JUMP)] = -0.5
+    i, j = divmod(int(ranked.argmax()), source.size)
+    row, column = output.start + i, source.start + j
     measurement = comparison.found.measurement
     noticed = comparison.sensitivity[part]
     return Pair(
@@ -64,6 +66,7 @@ def _pair(comparison: Comparison, output: Leaf, source: Leaf) -> Pair:
         excess=float(comparison.excess[row, column]),
         sensitivity=float(np.fmax.reduce(noticed, axis=None)),
         typical=_middle(noticed),
+        tolerance=tolerance_at(comparison, row, column),
     )
 
 

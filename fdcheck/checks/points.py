@@ -115,6 +115,7 @@ def together(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         typical=max((r.typical for r in reports if math.isfinite(r.typical)), default=math.nan),
         notes=tuple(dict.fromkeys([*notes, *_remarks(reports)])),
         diagnoses=tuple(reversed(diagnoses.values())),
+        evidence=next((r.evidence for r in reports if r.verdict is Verdict.FAIL), reports[0].evidence),
     )
 
 

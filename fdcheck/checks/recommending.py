@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fdcheck.advice import EpsCurve
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.plan import Plan
-from fdcheck.checks.sharing import Shared, add_columns, empty_grids, relative_size
+from fdcheck.checks.sharing import Shared, add_columns, empty_grids, keep_narrowest, relative_size
 from fdcheck.numerics import balance, kernels
 from fdcheck.numerics.balance import Curve, Range
 from fdcheck.numerics.ladder import CENTRAL, FORWARD, Ladder, climb, extended, first_rungs
@@ -78,6 +79,8 @@ class Recommended:
         Entries whose output was moved by the input at all; for the others every step will do.
     shared : dict of (int, int) to Shared
         One step for all entries of an output leaf and an input leaf.
+    curves : dict of int to (float, EpsCurve)
+        By input leaf, the entry with the narrowest safe range: the ratio of its ends, and its curve.
     """
 
     found: Elementwise
@@ -93,6 +96,7 @@ class Recommended:
     measured: NDArray[np.bool_]
     depends: NDArray[np.bool_]
     shared: dict[tuple[int, int], Shared]
+    curves: dict[int, tuple[float, EpsCurve]] = field(default_factory=dict)
 
 
 def recommend(problem: Problem, settings: Settings, limits: Limits, plan: Plan) -> Recommended:
@@ -234,6 +238,7 @@ def _fill_in(
     ends = (result.low[CENTRAL][:, columns], result.high[CENTRAL][:, columns])
     moving = result.depends[:, columns] & np.isfinite(result.step[CENTRAL][:, columns])
     add_columns(problem, result.shared, columns, curves[CENTRAL], ends, result.reference[:, columns], moving)
+    keep_narrowest(problem, result.curves, columns, curves[CENTRAL], ends, result.reference[:, columns], moving)
 
 
 def _sharpen(problem: Problem, found: Elementwise, columns: NDArray[np.int64], ladder: Ladder) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fdcheck.advice import EpsCurve
 from fdcheck.numerics import balance
 from fdcheck.numerics.balance import Curve
 from fdcheck.numerics.steps import StepRange
@@ -113,6 +114,61 @@ def add_columns(
                 outside[g] = np.count_nonzero(out[r])
         for a, parts in enumerate(found):
             shared[a, b] += Shared(grid, *parts)
+
+
+def keep_narrowest(
+    problem: Problem,
+    curves: dict[int, tuple[float, EpsCurve]],
+    columns: NDArray[np.int64],
+    curve: Curve,
+    range_: tuple[NDArray[np.float64], NDArray[np.float64]],
+    reference: NDArray[np.float64],
+    depends: NDArray[np.bool_],
+) -> None:
+    """Keep the curve of the entry with the narrowest safe range of each input leaf.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply and x0.
+    curves : dict of int to (float, EpsCurve)
+        By input leaf, the ratio of the ends and the curve; receives those of these columns that are narrower.
+    columns, curve, range_, reference, depends
+        As for :func:`add_columns`.
+    """
+    ratio = range_[1] / range_[0]
+    ratio = np.where(np.isfinite(ratio), ratio, 0.0)  # no safe range is the narrowest
+    ratio[~(depends & (reference > 0))] = np.inf
+    for b, source in enumerate(problem.inputs.leaves):
+        own = np.flatnonzero((columns >= source.start) & (columns < source.stop))
+        if not own.size:
+            continue
+        i, c = np.unravel_index(int(np.argmin(ratio[:, own])), (len(ratio), own.size))
+        narrowest = float(ratio[i, own[c]])
+        if narrowest < curves.get(b, (np.inf,))[0]:
+            curves[b] = (
+                narrowest,
+                _curve_of(problem, curve, int(i), int(own[c]), int(columns[own[c]]), float(reference[i, own[c]])),
+            )
+
+
+def _curve_of(problem: Problem, curve: Curve, row: int, slot: int, column: int, size: float) -> EpsCurve:
+    """Return the relative errors of one entry at the steps where there is a slope."""
+    seen = np.isfinite(curve.deviation[:, slot, row])
+    output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
+    error, noise, truncation = (
+        array[seen, slot, row] / size for array in (curve.deviation, curve.noise, curve.truncation)
+    )
+    return EpsCurve(
+        output.path,
+        output.index(row),
+        source.index(column),
+        curve.step[seen, slot],
+        error,
+        noise,
+        truncation,
+        float(curve.doubt[slot, row]) / size,
+    )
 
 
 def relative_size(error: NDArray[np.float64], reference: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -124,6 +124,7 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         max_failures=settings.max_failures,
         diagnoses=tuple(outcome.diagnoses),
         settings=settings_as_data(settings),
+        evidence=tuple(outcome.evidence.values()),
     )
 
 

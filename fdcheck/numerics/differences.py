@@ -25,6 +25,10 @@ _ALONG = {2: (2.0**-5, 2.0**-2), 4: (2.0**-12, 2.0**-3), 8: (2.0**-26, 2.0**-3)}
 turns the direction by half an ulp over the step: 2e-4 of it at most in float32, and at random."""
 
 
+_IS_PLAIN = np.isin(np.arange(kernels.SKIPPED + 1), (kernels.AGREES, kernels.SKIPPED))
+"""By code, whether there is nothing to say of an entry."""
+
+
 @dataclass(frozen=True)
 class Column:
     """All that was measured of one column, smallest step first.
@@ -67,7 +71,7 @@ class Measurement:
     entry : ndarray, shape (3, m, n)
         Value, error bar and step; NaN where an entry was not measured.
     columns : dict of int to Column
-        The evidence of each column in which an entry is anything but plain.
+        The evidence of each column in which an entry is anything but plain, and of one that is plain.
     """
 
     code: NDArray[np.int8]
@@ -346,10 +350,13 @@ def _unused(h: float, taken: list[float]) -> float:
 
 
 def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:
-    """Keep the steps of columns in which something other than plain agreement was found."""
+    """Keep the steps of columns in which something other than plain agreement was found, and of one that is plain."""
     code = result.code[:, :, as_index(columns)]
-    plain = np.all((code == kernels.AGREES) | (code == kernels.SKIPPED), axis=(0, 1))
-    for slot in np.flatnonzero(~plain):
+    plain = _IS_PLAIN[code].all(axis=(0, 1))
+    kept = [] if plain.all() else np.flatnonzero(~plain).tolist()
+    if not result.columns and len(kept) < len(columns):  # one that is plain, to be looked at beside them
+        kept.append(int(np.flatnonzero(plain)[0]) if kept else len(columns) // 2)
+    for slot in kept:
         size = table.count[slot]
         order = np.argsort(table.spacing[kernels.UP, :size, slot])
         result.columns[int(columns[slot])] = Column(*table.spacing[:, order, slot], *table.change[:, order, slot])

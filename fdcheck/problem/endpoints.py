@@ -15,7 +15,7 @@ from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.jacobians import Matrix, matrix_of, pattern_of
 from fdcheck.problem.returned import returned, tangent
 from fdcheck.problem.trees import Layout
-from fdcheck.results import Finding, Status
+from fdcheck.results import Finding, InvalidInput, Status
 from fdcheck.settings import Contract
 
 Vector = NDArray[np.float64]
@@ -56,8 +56,8 @@ class Claims:
         apply and x0.
     contract : Contract
         ``exact_dtype`` and ``masked`` are read.
-    sparsity : SciPy sparse array, array or None
-        Entries that may differ from zero.
+    sparsity : SciPy sparse array, array, 'detect' or None
+        Entries that may differ from zero, or that they are to be guessed.
     """
 
     def __init__(
@@ -69,7 +69,11 @@ class Claims:
         self._problem = problem
         self._contract = contract
         self._matrix: Matrix | None = None
-        self._sparsity = None if sparsity is None else pattern_of(sparsity, problem)
+        is_given = sparsity is not None and not isinstance(sparsity, str)
+        self._sparsity = pattern_of(sparsity, problem) if is_given else None
+        self.wants_pattern = isinstance(sparsity, str)
+        if isinstance(sparsity, str) and sparsity != "detect":
+            raise InvalidInput(f"sparsity: expected a matrix or 'detect', got {sparsity!r:.60}")
         if "jacobian" in given:
             self._asked("jacobian", self._jacobian)
 
@@ -114,6 +118,10 @@ class Claims:
             return self._sparsity
         matrix = self.jacobian
         return matrix.values if matrix is not None and matrix.is_sparse else None
+
+    def take_pattern(self, pattern: Any) -> None:
+        """Use a pattern that was detected."""
+        self._sparsity = pattern
 
     def only(self, *names: str) -> Claims:
         """Return the claims of some of the endpoints alone; what they find is added to that of all."""

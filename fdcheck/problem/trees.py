@@ -89,6 +89,8 @@ class Leaf:
     def index(self, coordinate: int) -> tuple[int, ...]:
         """Return the element index of a real coordinate of the structure."""
         element = self.number(coordinate) // self.parts
+        if len(self.shape) == 1:
+            return (int(element),)
         return tuple(int(i) for i in np.unravel_index(element, self.shape)) if self.shape else ()
 
     def taken(self, array: NDArray[Any]) -> NDArray[Any]:

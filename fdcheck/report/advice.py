@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import shlex
 import textwrap
 from collections.abc import Iterator
 
 from fdcheck.advice import EpsAdvice, EpsPath
+from fdcheck.report.pasting import one_step, pasted
 from fdcheck.report.printable import printable
 
 _WIDTH = 80
@@ -16,7 +16,7 @@ _SHOWN_PATHS = 20
 _SHOWN_NOISES = 6
 """Lines that fit one screen of a terminal."""
 
-_LEGEND = {
+LEGEND = {
     "resolution": "resolution: a smaller step moves the input by only a few of its last digits",
     "range": "range: nothing wider was looked at",
 }
@@ -52,7 +52,7 @@ def _steps(advice: EpsAdvice) -> Iterator[str]:
     if len(advice.paths) > _SHOWN_PATHS:
         yield f"  ... and {len(advice.paths) - _SHOWN_PATHS} more in advice.paths"
     limits = {limit for path in advice.paths for limit in (path.below, path.above)}
-    yield from (f"  ({text})" for limit, text in _LEGEND.items() if limit in limits)
+    yield from (f"  ({text})" for limit, text in LEGEND.items() if limit in limits)
 
 
 def _range(path: EpsPath) -> str:
@@ -74,14 +74,15 @@ def _usual(advice: EpsAdvice) -> Iterator[str]:
 
 
 def _paste(advice: EpsAdvice) -> Iterator[str]:
-    """Yield the steps as an argument of verify and as options of the command."""
-    if not advice.eps_for:
+    """Yield the steps as arguments of verify, as options of the command, and as other programs take them."""
+    found = pasted(advice)
+    if not found:
         return
     yield ""
     yield "To paste:"
-    yield f"  eps_for={advice.eps_for!r}"
-    options = [f"--eps-for {shlex.quote(f'{path}={step!r}')}" for path, step in advice.eps_for.items()]
-    yield "  " + " ".join(options)
+    for paste in found:
+        yield f"  {paste.program}"
+        yield from (f"    {line}" for line in paste.lines)
 
 
 def _noises(advice: EpsAdvice) -> Iterator[str]:
@@ -95,13 +96,27 @@ def _noises(advice: EpsAdvice) -> Iterator[str]:
 
 
 def _notes(advice: EpsAdvice) -> Iterator[str]:
-    """Yield what a step leaves out, and remarks on apply."""
-    notes = [*(note for path in advice.paths for note in _about(path)), *advice.notes]
+    """Yield remarks."""
+    notes = remarks(advice)
     if notes:
         yield ""
         yield "Notes:"
     for note in notes:
         yield from textwrap.wrap(note, _WIDTH, initial_indent="  - ", subsequent_indent="    ")
+
+
+def remarks(advice: EpsAdvice) -> list[str]:
+    """Return what steps leave out, and what was noticed of apply.
+
+    Parameters
+    ----------
+    advice : EpsAdvice
+        The result of recommend_eps.
+    """
+    about = [note for path in advice.paths for note in _about(path)]
+    if len(advice.eps_for) > 1 and one_step(advice) is None:
+        about.append("torch and jax take one step for all inputs, and none is safe for all: check these one at a time.")
+    return [*about, *advice.notes]
 
 
 def _about(path: EpsPath) -> Iterator[str]:

@@ -12,11 +12,11 @@ import numpy as np
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` in types that JSON has."""
+    """Return ``value`` in types that JSON has, without fields whose metadata say that they are not part of a dict."""
     if isinstance(value, enum.Enum):
         return str(value)
     if hasattr(value, "__dataclass_fields__"):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.metadata.get("in_dict", True)}
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, tuple | list):

@@ -168,3 +168,18 @@ def test_the_help_names_what_there_is():
     for word in ("[TARGET] PAYLOAD", "TESSERACT_API_PATH", "l.[0].w", "--like-tesseract", "FDCHECK_TESSERACT_RTOL"):
         assert word in result.stdout
     assert "tesseract " in CliRunner().invoke(main, ["--help"]).stdout
+
+
+def test_html_writes_a_page_with_the_paths_of_tesseract(tmp_path):
+    wrong = BY_NAME["x 1.5"].write(tmp_path)
+    page = tmp_path / "report.html"
+    result = run(wrong, wrong.parent / "inputs.json", "--html", page)
+    assert result.exit_code == 1
+    text = page.read_text(encoding="utf-8")
+    assert "tessin" not in text
+    assert "tessout" not in text
+    assert "vector_jacobian_product" in text
+    (tmp_path / "other.json").write_text((wrong.parent / "inputs.json").read_text())
+    result = run(wrong, tmp_path / "*.json", "--html", page)
+    assert result.exit_code == 2
+    assert "--html: expected one payload, got 2" in result.stderr

@@ -137,3 +137,35 @@ def test_blocks_and_several_leaves():
     wrong[1101, 1103] = 9.0
     report = fdcheck.verify(apply, x0, jacobian=lambda x: wrong.tocsr())
     assert [(f.output, f.output_index, f.input, f.input_index) for f in report.findings] == [("v", (6, 1), "b", (303,))]
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_band_and_blocks_are_detected(blocks):
+    if blocks:
+        matrix = sparse.block_diag([np.random.default_rng(k).normal(size=(5, 5)) for k in range(240)], format="csr")
+    else:
+        matrix = sparse.diags_array([1.0, -2.0, 3.0, 0.5], offsets=[-3, 0, 1, 7], shape=(1200, 1200), format="csr")
+    x0 = np.linspace(0.5, 1.5, 1200)
+
+    def apply(x):
+        return matrix @ np.sin(x)
+
+    right = matrix @ sparse.diags_array(np.cos(x0))
+    report = fdcheck.verify(apply, x0, jvp=lambda x, t: right @ t, sparsity="detect")
+    assert report.passed, str(report)
+    assert report.coverage.method.startswith("colours")
+    assert report.applies <= 90
+    wrong = right.tolil()
+    wrong[700, 701] = 9.0
+    wrong = wrong.tocsr()
+    report = fdcheck.verify(apply, x0, jvp=lambda x, t: wrong @ t, sparsity="detect")
+    assert failing(report) == [(700, 701)]
+
+
+def test_where_no_pattern_is_seen_the_report_says_so():
+    matrix = np.random.default_rng(0).normal(size=(60, 60))
+    report = fdcheck.verify(lambda x: matrix @ x, np.ones(60), jvp=lambda x, t: matrix @ t, sparsity="detect")
+    assert report.passed
+    assert any(note.startswith("sparsity: neither a band nor blocks") for note in report.notes)
+    with pytest.raises(fdcheck.InvalidInput, match="sparsity: expected a matrix or 'detect', got 'guess'"):
+        fdcheck.verify(lambda x: matrix @ x, np.ones(60), jvp=lambda x, t: matrix @ t, sparsity="guess")

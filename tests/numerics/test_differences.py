@@ -72,11 +72,11 @@ def test_a_side_that_is_missing_leaves_the_other():
 
 @pytest.mark.parametrize("least", [1, 2])
 @pytest.mark.parametrize("problem", SMOOTH, ids=lambda p: p.name)
-def test_estimates_lie_within_their_bars_and_plain_columns_keep_no_evidence(problem, least):
+def test_estimates_lie_within_their_bars_and_one_plain_column_keeps_its_steps(problem, least):
     right = problem.jacobian()
     result, _, points = measured(problem.apply, problem.x0, right[None], least)
     assert (result.code == kernels.AGREES).all()
-    assert result.columns == {}
+    assert len(result.columns) == 1
     assert (np.abs(result.estimate - right) <= result.error + 1e-3 * np.abs(right)).all()
     assert (result.error <= 1e-3 * np.abs(right).max()).all()
     moved = points != problem.x0
@@ -110,7 +110,9 @@ def test_a_rejected_claim_rests_on_three_steps_at_least_sorted_and_all_different
         result, *_ = measured(problem.apply, problem.x0, wrong.matrix[None])
         rejected = {(int(i), int(j)) for _, i, j in np.argwhere(result.code == kernels.DISAGREES)}
         assert rejected == wrong.entries
-        assert set(result.columns) == {j for _, j in rejected}
+        plain = set(result.columns) - {j for _, j in rejected}
+        assert len(plain) <= 1
+        assert len(result.columns) - len(plain) == len({j for _, j in rejected})
         for i, j in rejected:
             evidence = result.columns[j]
             assert 3 <= len(evidence.up_step) <= kernels.MAX_STEPS
