@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fdcheck.evidence import Evidence
     from fdcheck.execution import Execution, Progress
     from fdcheck.recommend import recommend_eps
+    from fdcheck.replaying import replay
     from fdcheck.results import (
         Coverage,
         DerivativeMismatch,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         InvalidInput,
         Measured,
         Pair,
+        Point,
         Report,
         Status,
         Verdict,
@@ -48,12 +50,14 @@ __all__ = [
     "InvalidInput",
     "Measured",
     "Pair",
+    "Point",
     "Progress",
     "Report",
     "Status",
     "Verdict",
     "differentiate",
     "recommend_eps",
+    "replay",
     "verify",
     "verify_second_order",
 ]
@@ -71,6 +75,7 @@ _HOME = {
     "Progress": "fdcheck.execution",
     "differentiate": "fdcheck.api",
     "recommend_eps": "fdcheck.recommend",
+    "replay": "fdcheck.replaying",
     "verify": "fdcheck.api",
     "verify_second_order": "fdcheck.second_order",
 }

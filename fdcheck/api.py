@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fdcheck.checks.checking import checked
+from fdcheck.at_points import Asked, check_at_points, split_points
+from fdcheck.checks.checking import Outcome, check
 from fdcheck.checks.contract import Owing, without_kinks
 from fdcheck.checks.elementwise import Elementwise, limits_from, measure
 from fdcheck.checks.findings import STATUS_OF_CODE
+from fdcheck.checks.interrupts import report_kept
 from fdcheck.checks.plan import planned, whole
-from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, unmeasured_report, without_restless
+from fdcheck.checks.summary import findings_about_apply, report_of, steps_left_out, without_restless
 from fdcheck.estimates import Block, Estimate
 from fdcheck.execution import Execution, Progressive, checked_execution
 from fdcheck.numerics import kernels
-from fdcheck.problem.callables import Breach, Function, Problem, measurable_problem
+from fdcheck.problem.callables import Function, Problem, measurable_problem
 from fdcheck.problem.endpoints import Claims
 from fdcheck.report.bar import told
 from fdcheck.results import InvalidInput, Report, Status
@@ -38,6 +41,8 @@ def verify(
     output_paths: Sequence[str] | None = None,
     endpoints: Sequence[str] | None = None,
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None,
+    directions: Any = None,
+    points: int | Sequence[Any] | None = None,
     method: str | None = None,
     sparsity: Any = None,
     max_evals: int | None = None,
@@ -84,9 +89,17 @@ def verify(
     endpoints : sequence of str, optional
         Which of the given endpoints to check.
     bounds : dict of str to (float, float), or (float, float), optional
-        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all. Without them an
-        input stays within a quarter of its scale as a rule; where a claim is off, jumps of apply are looked for
-        as far away as twice the size of the input, without changing its sign.
+        Inclusive limits within which inputs may be moved, by path or glob, or one pair for all; numbers, or arrays
+        of the input's shape. Without them an input stays within a quarter of its scale as a rule; where a claim is
+        off, jumps of apply are looked for as far away as twice the size of the input, without changing its sign.
+    directions : array_like, callable, or dict of str to them, optional
+        Directions along which constrained inputs move, instead of one element after the other: for each path a stack
+        of shape ``(k, *shape)``, or a callable that returns one for the value of the input. What is compared is J d
+        for each direction d, and apply is called at x0 + h d only.
+    points : int or sequence, optional
+        So many random points around x0 are checked beside it, or the points that are given, each with the structure
+        and dtypes of x0. Random ones move every element by up to twice its size, within the bounds; where apply is
+        not finite another one is drawn.
     method : str, optional
         ``'elementwise'`` moves inputs one by one; ``'probe'`` moves all of them together along a random direction and
         traces a disagreement to its entries, at a cost that does not grow with the input; ``'auto'``, the default,
@@ -136,13 +149,16 @@ def verify(
     ------
     InvalidInput
         If an argument cannot be used; the message names it.
+    KeyboardInterrupt
+        If the check is interrupted. The report of what was found by then is its attribute ``report``.
 
     Notes
     -----
     Cost in calls of apply: 10 for the point and its noise, 2 for its contract, then 4 an input element as a rule (2
     with ``'quick'``), shared by all outputs and endpoints; more where a first look leaves a doubt. A jvp is called
     once per input element, a vjp once per output element, and each at most 12 times more for its contract, a jacobian
-    3 times. The method is that of central differences extrapolated over several steps [1]_ with measured noise [2]_.
+    3 times. Each of ``points`` costs as much again. The method is that of central differences extrapolated over several
+    steps [1]_ with measured noise [2]_.
 
     References
     ----------
@@ -162,23 +178,42 @@ def verify(
     >>> bool(wrong), wrong.findings[0].input, wrong.findings[0].input_index
     (False, 'x', (0,))
     """
+    count, further = split_points(points, x0)
+    if sparsity is not None and directions is not None:
+        raise InvalidInput("sparsity: expected None with directions, which stand in the place of some columns")
     settings = settings_from(
         profile, rtol=rtol, atol=atol, eps=eps, eps_for=eps_for, input_paths=input_paths, output_paths=output_paths,
-        endpoints=endpoints, bounds=bounds, method=method, max_evals=max_evals, max_applies=max_applies,
+        endpoints=endpoints, bounds=bounds, points=count, method=method, max_evals=max_evals, max_applies=max_applies,
         max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract, skip=skip,
     )  # fmt: skip
-    given = _given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
-    function = Function("apply", apply, settings.skip)
+    given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
+    Function("apply", apply)
     with np.errstate(all="ignore"), told(progress) as tell:  # overflow and NaN beside x0 are no reason to warn
-        try:
-            paths = settings.input_paths, settings.output_paths
-            problem = Problem(function, x0, *paths, settings.max_applies, tell, checked_execution(execution))
-        except Breach as breach:
-            return unmeasured_report(breach.finding, function, given, settings)
-        limits = limits_from(problem, settings)
+        asked = Asked(apply, given, settings, directions, tell, checked_execution(execution))
+        return check_at_points(functools.partial(check_point, sparsity=sparsity), asked, x0, further)
+
+
+def check_point(problem: Problem, given: Mapping[str, Function], settings: Settings, sparsity: Any = None) -> Report:
+    """Return the report of a check at one point.
+
+    Parameters
+    ----------
+    problem : Problem
+        apply at the point.
+    given : dict of str to Function
+        The endpoints.
+    settings : Settings
+        What the user asked for.
+    sparsity : SciPy sparse array, array or None
+        Entries that may differ from zero.
+    """
+    limits = limits_from(problem, settings)
+    outcome = Outcome(planned(problem, settings))
+    contract = settings.contract
+    with report_kept(problem, lambda: report_of(problem, outcome, given, settings)):
         claims = Claims(given, problem, contract or Contract(), sparsity)
         owing = Owing(problem, given, claims, limits, settings)
-        outcome = checked(problem, claims, settings, limits, planned(problem, settings))
+        check(problem, claims, settings, limits, outcome)
         owing.settle(outcome)
         findings = without_kinks([*claims.findings, *outcome.findings], outcome.pairs)
         findings = without_restless(findings, outcome.scatter)
@@ -253,9 +288,22 @@ def differentiate(
     return Estimate(tuple(_blocks(problem, found)), function.calls, tuple(notes))
 
 
-def _given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[str, Function]:
-    """Return the endpoints to check."""
-    given = {name: Function(name, f, settings.skip) for name, f in callables.items() if f is not None}
+def given_endpoints(callables: Mapping[str, Any], settings: Settings) -> dict[str, Callable[..., Any]]:
+    """Return the endpoints to check.
+
+    Parameters
+    ----------
+    callables : dict of str to callable or None
+        What the user gave.
+    settings : Settings
+        ``endpoints`` is read.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or one that is asked for was not given, or one cannot be called.
+    """
+    given = {name: Function(name, f).function for name, f in callables.items() if f is not None}
     if not given:
         raise InvalidInput("jacobian, jvp, vjp: expected at least one of them, got none; there is nothing to check")
     if settings.endpoints is None:

@@ -14,8 +14,9 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from fdcheck.cli_output import page_option, show_text, write_page
+from fdcheck.cli_output import page_option, replaying, show_report, shown_if_interrupted, write_page
 from fdcheck.loading import CannotRun, Named, callables, point, told
+from fdcheck.report.printable import printable
 
 _Result = TypeVar("_Result")
 
@@ -25,7 +26,7 @@ STATUS = {"pass": 0, "fail": 1, "inconclusive": 3}
 _COULD_NOT_RUN = 2
 _INTERRUPTED = 130
 
-_ELSEWHERE = {"tesseract": "fdcheck.cli_tesseract"}
+_ELSEWHERE = {"replay": "fdcheck.cli_replay", "tesseract": "fdcheck.cli_tesseract"}
 """Commands that live in a module of their own, imported when they are asked for."""
 
 
@@ -81,7 +82,7 @@ def _pointer_to_help(error: click.ClickException) -> str:
 
 def _complain(message: str) -> None:
     """Print a message on stderr as one line."""
-    click.echo("fdcheck: " + " ".join(message.split()), err=True)
+    click.echo("fdcheck: " + printable(" ".join(message.split())), err=True)
 
 
 def steps(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
@@ -138,6 +139,12 @@ def main() -> None:
 @click.option("--input-paths", metavar="PATH", multiple=True, help="Part of the input to check. Repeatable.")
 @click.option("--output-paths", metavar="PATH", multiple=True, help="Part of the output to check. Repeatable.")
 @click.option("--endpoints", metavar="NAME", multiple=True, help="Endpoint to check, of those given. Repeatable.")
+@click.option("--points", type=int, metavar="K", help="Random points around INPUTS that are checked beside it.")
+@click.option(
+    "--directions",
+    metavar="INPUTS",
+    help="Directions along which parts of the input move, in the form of INPUTS: a stack of them for each path.",
+)
 @click.option("--method", metavar="WORD", help="auto, elementwise (inputs alone) or probe (together); auto by default.")
 @click.option("--max-evals", type=int, help="Input elements moved one by one; by default all of up to 1000.")
 @click.option("--max-applies", type=int, help="Calls of APPLY, at most; no limit by default.")
@@ -173,6 +180,7 @@ def verify(
     jacobian: str | None,
     jvp: str | None,
     vjp: str | None,
+    directions: str | None,
     workers: int | None,
     dask: str | None,
     timeout: float | None,
@@ -207,19 +215,19 @@ def verify(
     from fdcheck.cli_workers import execution
     from fdcheck.report.bar import bar
 
-    with contextlib.redirect_stdout(sys.stderr):  # the report stays alone on stdout, whatever the user's code prints
+    on_stderr = contextlib.redirect_stdout(sys.stderr)  # the report stays alone on stdout, whatever user code prints
+    with shown_if_interrupted(as_json), on_stderr:
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
+        if directions is not None:
+            given["directions"] = point(directions, "--directions")
         with bar(progress) as told, execution(workers, dask, timeout, time_limit) as chosen:
             functions = callables(apply, endpoints)
             if workers or dask:
                 functions["apply"] = Named(apply)
-            report = _called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
+            report = called(api.verify, "check", x0=point(inputs), progress=told, **functions, **given, **chosen)
     if html is not None:
         write_page(report, html)
-    if as_json:
-        click.echo(report.to_json())
-    else:
-        show_text(str(report))
+    show_report(report, as_json, replaying(apply, inputs, endpoints))
     raise click.exceptions.Exit(STATUS[report.verdict])
 
 
@@ -255,7 +263,7 @@ def recommend(apply: str, inputs: str, html: str | None, as_json: bool, **option
     with contextlib.redirect_stdout(sys.stderr):
         given = {name: value for name, value in options.items() if value not in (None, (), {})}
         function = callables(apply, {})["apply"]
-        advice = _called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
+        advice = called(recommend_eps, "measurement", apply=function, x0=point(inputs), **given)
     if html is not None:
         write_page(advice, html)
     click.echo(advice.to_json() if as_json else str(advice))
@@ -316,7 +324,7 @@ def show(name: str) -> None:
         raise CannotRun(str(error)) from error
 
 
-def _called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
+def called(function: Callable[..., _Result], what: str, **options: Any) -> _Result:
     """Return what a function returns; whatever it raises is told in one line."""
     from fdcheck.results import InvalidInput
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 import sys
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fdcheck.loading import CannotRun
+
+if TYPE_CHECKING:
+    from fdcheck.results import Report
 
 
 def page_option(what: str) -> dict[str, Any]:
@@ -40,6 +46,35 @@ def write_page(result: Any, path: str) -> None:
     except OSError as error:
         raise CannotRun(f"--html {path}: {error.strerror}") from error
     click.echo(f"wrote {path}", err=True)
+
+
+def show_report(report: Report, as_json: bool, replay: str = "") -> None:
+    """Print a report; ``replay`` is the command that replays a finding."""
+    from fdcheck.report.text import report_text, terminal_width
+
+    if as_json:
+        click.echo(report.to_json())
+    else:
+        show_text(report_text(report, terminal_width(), replay))
+
+
+@contextlib.contextmanager
+def shown_if_interrupted(as_json: bool) -> Iterator[None]:
+    """Print the report that an interrupted check leaves on its exception, and let the exception through."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        report = getattr(interrupt, "report", None)
+        if report is not None:
+            show_report(report, as_json)
+        raise
+
+
+def replaying(apply: str, inputs: str, endpoints: Mapping[str, str], number: str = "{number}") -> str:
+    """Return the command that replays a finding, to paste; other braces are doubled."""
+    options = [word for name, place in endpoints.items() for word in (f"--{name}", place)]
+    line = shlex.join([apply, inputs, *options]).replace("{", "{{").replace("}", "}}")
+    return f"fdcheck replay REPORT.json {line} --finding {number}"
 
 
 def show_text(text: str) -> None:

@@ -124,14 +124,14 @@ def told(error: BaseException) -> str:
     return f"{kind}: {error} ({frames[-1].filename}, line {frames[-1].lineno})"
 
 
-def point(text: str) -> Any:
-    """Return the structure that INPUTS stands for."""
+def point(text: str, name: str = "INPUTS") -> Any:
+    """Return the structure that INPUTS, or another argument of its form, stands for."""
     if not text.startswith("@"):
         hint = f"; for the file of that name write @{text}" if os.path.isfile(text) else ""
-        return _from_json(text, "INPUTS", hint)
+        return _from_json(text, name, hint)
     path = Path(text[1:])
     if path.suffix not in (".json", ".npz"):
-        raise CannotRun(f"INPUTS: expected @FILE.json or @FILE.npz, got {text}")
+        raise CannotRun(f"{name}: expected @FILE.json or @FILE.npz, got {text}")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a check returns: findings, pairs, reports and estimates."""
+"""What a check returns, the report; and the errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
+# from here for all who read results
+from fdcheck.parts import Coverage as Coverage
+from fdcheck.parts import Diagnosis as Diagnosis
+from fdcheck.parts import Finding as Finding
+from fdcheck.parts import Measured as Measured
+from fdcheck.parts import Pair as Pair
+from fdcheck.parts import Point as Point
 from fdcheck.statuses import BREACHES as BREACHES
 from fdcheck.statuses import Status as Status
 from fdcheck.statuses import Verdict as Verdict
@@ -43,190 +48,6 @@ class DerivativeMismatch(AssertionError):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One step of the evidence: the central slope seen at one half-width.
-
-    Parameters
-    ----------
-    eps : float
-        Half-width of the difference, in the unit of the input.
-    slope : float
-        Central slope, or the one-sided slope where only one side is finite.
-    left, right : float
-        The two one-sided slopes, which differ at a kink; NaN where that side is not finite.
-    """
-
-    eps: float
-    slope: float
-    left: float = math.nan
-    right: float = math.nan
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that went wrong or is worth knowing.
-
-    Parameters
-    ----------
-    endpoint : str
-        ``'jacobian'``, ``'jvp'``, ``'vjp'`` or ``'apply'``.
-    status : Status
-        What was found.
-    message : str
-        One plain sentence with the numbers of this case.
-    input, output : str
-        Paths of the input and the output; empty where the finding concerns a whole endpoint.
-    input_index, output_index : tuple of int
-        Element within the leaf that the path names.
-    part : str
-        Which real parts of complex elements the entry stands for, such as ``'Im(y) by Re(x)'``; empty for
-        real ones.
-    claimed, estimated : float
-        The two values, NaN where there is none.
-    error : float
-        Error bar of the estimate.
-    eps : float
-        Step (half-width) at which the estimate was taken, in the unit of the input.
-    steps : tuple of Measured
-        The slopes measured at each step, smallest step first.
-    column_claimed, column_estimated : ndarray or None
-        All elements of the output leaf in the column that the entry lies in, shaped like that leaf.
-    tolerance : float
-        How far the claim may be off beside the error bar.
-    noise : float
-        Standard deviation of the noise of the output.
-    forced : float
-        Step that the user forced on the input, NaN where fdcheck chose.
-    vectors : dict of str to object
-        By name, the arguments that show a breach, as the callable takes them.
-    """
-
-    endpoint: str
-    status: Status
-    message: str
-    input: str = ""
-    input_index: tuple[int, ...] = ()
-    output: str = ""
-    output_index: tuple[int, ...] = ()
-    part: str = ""
-    claimed: float = math.nan
-    estimated: float = math.nan
-    error: float = math.nan
-    eps: float = math.nan
-    steps: tuple[Measured, ...] = ()
-    column_claimed: NDArray[Any] | None = field(default=None, compare=False, repr=False)
-    column_estimated: NDArray[Any] | None = field(default=None, compare=False, repr=False)
-    tolerance: float = math.nan
-    noise: float = math.nan
-    forced: float = math.nan
-    vectors: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Summary of one endpoint over the entries of one (output path, input path) block.
-
-    Parameters
-    ----------
-    endpoint, output, input : str
-        Which endpoint, and the paths of the block.
-    entries : int
-        Real entries measured (a complex element counts twice on each side).
-    counts : dict of str to int
-        How many entries have each status.
-    claimed, estimated, error, eps : float
-        The two values, the error bar and the step at the worst entry: the one whose difference is the
-        largest multiple of what is allowed there.
-    output_index, input_index : tuple of int
-        Where the worst entry lies.
-    excess : float
-        That multiple; above 1 the entry does not agree.
-    sensitivity, typical : float
-        Smallest relative error that would have been noticed in every resolved entry of the block, and in half of them;
-        of inputs moved together: in an entry of median size of every output, and of the middle one.
-    together : bool
-        Whether the inputs were moved together: the numbers are then those along a random direction.
-    tolerance : float
-        How far the claim of the worst entry may be off beside the error bar.
-    """
-
-    endpoint: str
-    output: str
-    input: str
-    entries: int
-    counts: Mapping[str, int]
-    claimed: float
-    estimated: float
-    error: float
-    eps: float
-    output_index: tuple[int, ...]
-    input_index: tuple[int, ...]
-    excess: float
-    sensitivity: float
-    typical: float = math.nan
-    together: bool = False
-    tolerance: float = math.nan
-
-    @property
-    def failures(self) -> int:
-        """Entries that disagree."""
-        return self.counts.get(Status.DISAGREES, 0)
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """What part of the derivative was looked at.
-
-    Parameters
-    ----------
-    inputs, inputs_measured, outputs, outputs_measured : int
-        Real input elements in all and those perturbed, real output elements in all and those compared.
-    carried : tuple of str
-        Paths of inputs that were carried along and not differentiated.
-    elements : dict of str to (int, int)
-        By input path: elements perturbed one by one, and elements there are.
-    together : int
-        Real input elements moved together, along a random direction.
-    method : str
-        How it was looked at, and why.
-    """
-
-    inputs: int
-    inputs_measured: int
-    outputs: int
-    outputs_measured: int
-    carried: tuple[str, ...] = ()
-    elements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    together: int = 0
-    method: str = ""
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """A pattern in which an endpoint's claims are wrong, with its evidence.
-
-    Parameters
-    ----------
-    endpoint : str
-        ``'jacobian'``, ``'jvp'`` or ``'vjp'``.
-    kind : str
-        One stable word or two: ``'factor'``, ``'transpose'``, ``'conjugate'``, ``'missing column'``, ...
-    message : str
-        One plain sentence with the figures that speak for it.
-    repair : str
-        The simple change with which every measured entry would agree; empty where none was found that does.
-    entries : int
-        Failing entries that it explains.
-    """
-
-    endpoint: str
-    kind: str
-    message: str
-    repair: str = ""
-    entries: int = 0
-
-
-@dataclass(frozen=True)
 class Report:
     """The result of :func:`fdcheck.verify`: a verdict with its evidence.
 
@@ -251,6 +72,10 @@ class Report:
         Patterns that explain wrong claims; empty where none fits.
     max_failures : int
         Findings of each endpoint that the text shows.
+    points : tuple of Point
+        Where was checked: x0 first.
+    settings : dict of str to object
+        What the check was asked for, in plain types, for :func:`fdcheck.replay`; empty where it cannot be replayed.
     evidence : tuple of Evidence
         What figures are drawn from, by endpoint. Not part of :meth:`to_dict`, and without a say in equality.
     contract_calls : dict of str to int
@@ -270,6 +95,8 @@ class Report:
     max_failures: int = 10
     typical: float = math.nan
     diagnoses: tuple[Diagnosis, ...] = ()
+    points: tuple[Point, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     evidence: tuple[Evidence, ...] = field(default=(), compare=False, repr=False, metadata={"in_dict": False})
     contract_calls: Mapping[str, int] = field(default_factory=dict)
 
@@ -394,3 +221,21 @@ class Report:
     def to_json(self) -> str:
         """Return the report as one JSON document; NaN and infinities are the strings ``'nan'`` and ``'inf'``."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Report:
+        """Return the report that a JSON document holds, such as to replay one of its findings.
+
+        Parameters
+        ----------
+        text : str or bytes
+            What :meth:`to_json` gave.
+
+        Raises
+        ------
+        InvalidInput
+            If it is no such document.
+        """
+        from fdcheck.report.reading import report_from_json
+
+        return report_from_json(text)

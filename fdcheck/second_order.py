@@ -200,6 +200,7 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         notes=tuple(dict.fromkeys([*notes, *(note for report in reports for note in report.notes)])),
         diagnoses=tuple(diagnosis for report in reports for diagnosis in report.diagnoses),
         evidence=tuple(part for report in reports for part in report.evidence),
+        settings={},
     )
 
 
@@ -234,6 +235,7 @@ def renamed(report: Report, names: Mapping[str, str]) -> Report:
         applies=0,
         endpoint_calls=calls,
         contract_calls=of_contract,
+        settings={},
     )
 
 

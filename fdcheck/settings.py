@@ -10,7 +10,7 @@ import operator
 import os
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,8 +28,8 @@ _OTHERS = ("FDCHECK_TESSERACT_",)
 _MAPPINGS = ("eps_for", "bounds")
 _LISTS = ("input_paths", "output_paths", "endpoints", "skip")
 _SHARED = (
-    "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "method", "max_evals", "max_applies", "max_output_samples",
-    "max_failures", "seed", "profile",
+    "rtol", "atol", "eps", "eps_for", *_LISTS, "bounds", "points", "method", "max_evals", "max_applies",
+    "max_output_samples", "max_failures", "seed", "profile",
 )  # fmt: skip
 """Options that the environment and pyproject.toml may set; the others belong to profiles."""
 
@@ -42,7 +42,9 @@ compare."""
 
 _NEEDED = (Status.STRUCTURE, Status.SHAPE, Status.RAISED)
 
-_WHOLE_NUMBERS = {"seed": 0, "max_evals": 1, "max_output_samples": 1, "max_failures": 0, "max_applies": 16}
+_WHOLE_NUMBERS = {
+    "seed": 0, "points": 0, "max_evals": 1, "max_output_samples": 1, "max_failures": 0, "max_applies": 16,
+}  # fmt: skip
 """Options that are whole numbers, and the least that each may be: x0, its noise and one element take 16 applies."""
 
 
@@ -110,6 +112,8 @@ class Settings:
         Which of the given endpoints to check; None for all.
     bounds : dict of str to (float, float), (float, float) or None
         Inclusive limits within which inputs may be moved, for paths or globs, or one pair for all.
+    points : int
+        Random points around x0 that are checked beside it.
     method : str
         ``'auto'``, ``'elementwise'`` or ``'probe'``: how inputs are looked at.
     max_evals : int or None
@@ -142,6 +146,7 @@ class Settings:
     output_paths: tuple[str, ...] | None = None
     endpoints: tuple[str, ...] | None = None
     bounds: Mapping[str, tuple[float, float]] | tuple[float, float] | None = None
+    points: int = 0
     method: str = "auto"
     max_evals: int | None = None
     max_applies: int | None = None
@@ -156,6 +161,32 @@ class Settings:
 
 
 _KNOWN = frozenset(f.name for f in fields(Settings))
+
+
+def settings_as_data(settings: Settings) -> dict[str, Any]:
+    """Return settings as dicts, numbers, strings and arrays, for a report."""
+    data = {option.name: getattr(settings, option.name) for option in fields(Settings)}
+    data["bounds"] = dict(settings.bounds) if isinstance(settings.bounds, Mapping) else settings.bounds
+    data["contract"] = None if settings.contract is None else asdict(settings.contract)
+    return data
+
+
+def settings_from_data(data: Mapping[str, Any]) -> Settings:
+    """Return the settings that a report holds, also one that was read from JSON.
+
+    Raises
+    ------
+    InvalidInput
+        If something in it cannot be a setting.
+    """
+    options = {name: value for name, value in data.items() if value is not None}
+    contract = options.get("contract")
+    if isinstance(contract, Mapping):
+        try:
+            options["contract"] = Contract(**contract)
+        except TypeError as error:
+            raise InvalidInput(f"report.settings: contract: {error}") from error
+    return Settings(**_checked(options, "report.settings: "))
 
 
 def settings_from(profile: str | None = None, **options: Any) -> Settings:

@@ -29,7 +29,13 @@ def test_all_brings_every_extra_that_a_user_may_want():
     extras = PROJECT["optional-dependencies"]
     (all_of,) = extras["all"]
     named = set(re.fullmatch(r"fdcheck\[(.*)\]", all_of)[1].split(","))
-    assert named == set(extras) - {"all", "bench", "test", "test-all"}  # what develops fdcheck is no use to a user
+    assert named == set(extras) - {
+        "all",
+        "bench",
+        "mutation",
+        "test",
+        "test-all",
+    }  # what develops fdcheck is no use to a user
     assert extras["test-all"][0] == "fdcheck[test,all]"
 
 

@@ -67,7 +67,7 @@ def check_gradient(
         found = verify(apply, x0, vjp=vjp, eps=eps, **numbers)
     found = as_theirs(found, rtol, numbers["atol"])
     shortest = min(dtypes, key=lambda dtype: dtype.itemsize).name
-    found = dataclasses.replace(found, notes=(*found.notes, *remedy(found, shortest, eps)))
+    found = dataclasses.replace(found, notes=(*found.notes, *remedy(found, shortest, eps)), settings={})
     if report:
         return found
     found.raise_if_failed()

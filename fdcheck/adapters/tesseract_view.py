@@ -295,6 +295,7 @@ class View:
             contract_calls={_LONG.get(name, name): calls for name, calls in report.contract_calls.items()},
             notes=tuple(self.relabelled(note) for note in report.notes),
             diagnoses=tuple(self._told(diagnosis) for diagnosis in report.diagnoses),
+            settings={},
             evidence=tuple(
                 part.renamed(_LONG.get(part.endpoint, part.endpoint), self.relabelled) for part in report.evidence
             ),

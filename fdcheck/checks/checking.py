@@ -68,8 +68,8 @@ class Outcome:
     contract_calls: dict[str, int] = field(default_factory=dict)
 
 
-def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits, plan: Plan) -> Outcome:
-    """Return what a check finds.
+def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, outcome: Outcome) -> None:
+    """Look at what is planned, and add what is found to an outcome.
 
     Parameters
     ----------
@@ -81,15 +81,16 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
         Tolerances and thoroughness.
     limits : Limits
         Forced steps and bounds.
-    plan : Plan
-        What to look at.
+    outcome : Outcome
+        Holds the plan; it is filled as the check goes on, so that an interrupt leaves what was found.
     """
-    outcome = Outcome(plan)
+    plan = outcome.plan
     if claims.wants_pattern:
         _look_for_pattern(problem, claims, settings, limits, outcome)
     colours = _colours(claims, settings)
     if colours is not None:
-        return _by_colour(problem, claims, settings, limits, colours, outcome)
+        _by_colour(problem, claims, settings, limits, colours, outcome)
+        return
     problem.budget.expected = expected_applies(plan, settings)
     noise = None if plan.is_whole else _noise_of_all(problem, limits, settings)
     if not len(plan.columns) and claims.hides_entries:
@@ -100,11 +101,11 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
             members = range(plan.size) if plan.is_whole else plan.others
             what = f"the other {len(members)} input coordinates"
             _look_together(problem, claims, settings, limits, noise, members, what, not fails, outcome)
-        return outcome
+        return
     everything = f"all {plan.size} input coordinates"
     found = _look_together(problem, claims, settings, limits, noise, range(plan.size), everything, True, outcome)
     if found is None or found.alone or found.is_open:
-        return outcome
+        return
     probes = [found]
     for leaf in blunt_leaves(problem, found):
         own, what = range(leaf.start, leaf.stop), f"the {leaf.size} of {leaf.path}"
@@ -113,11 +114,10 @@ def checked(problem: Problem, claims: Claims, settings: Settings, limits: Limits
         probes += [more] if more is not None else []
     is_enough = all(stands_alone(one) for one in probes) or any(one.alone for one in probes)
     if settings.method == "probe" or is_enough:
-        return outcome
+        return
     outcome.plan, outcome.pairs = sample(problem, plan, settings), []
     problem.budget.expected += expected_applies(outcome.plan, settings)
     _look_at_columns(problem, claims, settings, limits, outcome.plan, noise, outcome)
-    return outcome
 
 
 def _look_for_pattern(problem: Problem, claims: Claims, settings: Settings, limits: Limits, outcome: Outcome) -> None:
@@ -146,7 +146,7 @@ def _colours(claims: Claims, settings: Settings) -> Colours | None:
 
 def _by_colour(
     problem: Problem, claims: Claims, settings: Settings, limits: Limits, colours: Colours, outcome: Outcome
-) -> Outcome:
+) -> None:
     """Look at all entries of a sparse pattern, group by group; a vjp is compared in sums of outputs."""
     noise = _noise_of_all(problem, limits, settings)
     outcome.scatter = noise.scatter
@@ -169,7 +169,6 @@ def _by_colour(
         everything = range(problem.inputs.size)
         _look_together(problem, claims.only("vjp"), settings, limits, noise, everything, what, True, outcome)
         outcome.pairs = [*pairs, *outcome.pairs]
-    return outcome
 
 
 def _noise_of_all(problem: Problem, limits: Limits, settings: Settings) -> Noise:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +16,9 @@ from fdcheck.numerics.steps import STEP_NOISES, Accuracy, StepRange, accuracy, f
 from fdcheck.numerics.sweeps import swept
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed
-from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, unbounded
+from fdcheck.problem.evaluate import Bounds, bounds_from, coordinate_vector, limits_of, unbounded
 from fdcheck.problem.paths import matching
 from fdcheck.problem.trees import Leaf
-from fdcheck.results import InvalidInput
 from fdcheck.settings import Settings
 
 _IS_PLAIN = np.isin(np.arange(kernels.SKIPPED + 1), (kernels.AGREES, kernels.DISAGREES, kernels.SKIPPED))
@@ -288,7 +286,7 @@ def _doubt(claims: NDArray[np.float64], result: Elementwise, output: int, column
 
 def _forced_steps(problem: Problem, settings: Settings) -> NDArray[np.float64]:
     """Return the step forced on each input coordinate, NaN where fdcheck chooses."""
-    forced: list[tuple[Leaf, float]] = []
+    forced: list[tuple[Leaf, float | NDArray[np.float64]]] = []
     for path, step in settings.eps_for.items():
         forced.extend((leaf, step) for leaf in matching(problem.inputs, path, "eps_for"))
     default = np.nan if settings.eps is None else settings.eps
@@ -299,14 +297,4 @@ def _bounds(problem: Problem, settings: Settings) -> Bounds:
     """Return the limits within which each input coordinate may be moved."""
     if settings.bounds is None:
         return unbounded(problem)
-    by_path = settings.bounds if isinstance(settings.bounds, Mapping) else {"*": settings.bounds}
-    pairs: list[tuple[Leaf, float, float]] = []
-    for path, pair in by_path.items():
-        try:
-            low, high = (float(v) for v in pair)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"bounds: expected (low, high) for {path!r}, got {pair!r:.60}") from None
-        if not low < high:
-            raise InvalidInput(f"bounds: expected low < high for {path!r}, got ({low:g}, {high:g})")
-        pairs.extend((leaf, low, high) for leaf in matching(problem.inputs, path, "bounds"))
-    return bounds_from(problem, pairs)
+    return bounds_from(problem, limits_of(problem.inputs, settings.bounds))

@@ -249,10 +249,11 @@ def _reason(problem: Problem, found: Elementwise, row: int, column: int, code: i
             f"curvature or a kink close by: no step shows a steady slope, the best is {eps:.2g} ({values}); move x0 a "
             "little, or use float64."
         )
-    return _noise_reason(found, row, column, values, error, abs(claimed))
+    wider = _wider(problem, found, column)
+    return _noise_reason(found, row, column, values, error, abs(claimed), wider)
 
 
-def _noise_reason(found: Elementwise, row: int, column: int, values: str, error: float, size: float) -> str:
+def _noise_reason(found: Elementwise, row: int, column: int, values: str, error: float, size: float, wider: str) -> str:
     """Return how noise leaves an entry undecided: its level, the error bar, and what would help."""
     noise, goal = float(found.rules.noise.level[row]), found.rules.accuracy
     allowed = float(goal.atol[row]) + max(float(goal.rtol_out[row]), float(goal.rtol_in[column])) * size
@@ -264,7 +265,14 @@ def _noise_reason(found: Elementwise, row: int, column: int, values: str, error:
         what = f"apply's output carries {noise:.1g} of noise"
         help_ = f"reduce the noise{would_do} by a tighter solver tolerance, float64 or more digits of output"
     uncertain = f"so the slope is uncertain by {error:.1g} ({values})"
-    return f"noise: {what}, {uncertain}; {help_}, widen rtol, or force a larger step (eps)."
+    return f"noise: {what}, {uncertain}; {help_}, {wider}widen rtol, or force a larger step (eps)."
+
+
+def _wider(problem: Problem, found: Elementwise, column: int) -> str:
+    """Return that bounds are what keeps the steps small, empty where they do not."""
+    x, bounds = float(problem.x[column]), found.rules.bounds
+    room = max(float(bounds.upper[column]) - x, x - float(bounds.lower[column]))
+    return f"widen bounds, which leave steps up to {room:.2g}, " if room < found.rules.steps.high[column] else ""
 
 
 def _suggested(found: Elementwise, row: int, column: int, claimed: float) -> float:

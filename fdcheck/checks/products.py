@@ -368,4 +368,5 @@ def amended(report: Report, findings: Sequence[Finding], notes: Sequence[str] = 
         verdict=Verdict.FAIL if broken else report.verdict,
         findings=tuple(by_severity([*report.findings, *new])),
         notes=(*report.notes, *notes),
+        settings={},
     )

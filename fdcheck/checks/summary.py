@@ -14,7 +14,7 @@ from fdcheck.checks.plan import Plan
 from fdcheck.problem.budget import MAX_APPLIES, TIME_LIMIT
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.results import BREACHES, Coverage, Finding, Pair, Report, Status, Verdict
-from fdcheck.settings import Settings
+from fdcheck.settings import Settings, settings_as_data
 
 
 def findings_about_apply(problem: Problem, scatter: float, known: Sequence[Finding] = ()) -> list[Finding]:
@@ -38,14 +38,19 @@ def findings_about_apply(problem: Problem, scatter: float, known: Sequence[Findi
         )
         findings.append(Finding("apply", Status.NONDETERMINISTIC, text))
     if problem.apply.mutated and Status.MUTATION not in skip:
-        text = "apply changes its argument in place; it was given copies, x0 is as it was."
-        findings.append(Finding("apply", Status.MUTATION, text))
+        findings.append(changes_its_argument())
     if problem.course.broken_off is not None:
         findings.append(problem.course.broken_off.finding)
     return findings
 
 
 _RESTLESS = (Status.NONDETERMINISTIC, Status.HIDDEN_STATE)
+
+
+def changes_its_argument() -> Finding:
+    """Return the finding that apply writes into its argument."""
+    text = "apply changes its argument in place; it was given copies, x0 is as it was."
+    return Finding("apply", Status.MUTATION, text)
 
 
 def steps_left_out(problem: Problem, pairs: Sequence[Pair], findings: list[Finding]) -> list[str]:
@@ -141,6 +146,7 @@ def report_of(problem: Problem, outcome: Outcome, given: Mapping[str, Function],
         versions=_versions(),
         max_failures=settings.max_failures,
         diagnoses=tuple(outcome.diagnoses),
+        settings=settings_as_data(settings),
         evidence=tuple(outcome.evidence.values()),
         contract_calls=outcome.contract_calls,
     )
@@ -182,27 +188,31 @@ def about_sample(plan: Plan, settings: Settings, endpoints: Collection[str]) -> 
     return remarks
 
 
-def unmeasured_report(finding: Finding, apply: Function, given: Mapping[str, Function], settings: Settings) -> Report:
+def unmeasured_report(findings: Sequence[Finding], calls: Mapping[str, int], settings: Settings) -> Report:
     """Return the report of a check that could not even evaluate apply at x0.
 
     Parameters
     ----------
-    finding : Finding
+    findings : sequence of Finding
         Why.
-    apply, given, settings
-        The callables and what the user asked for.
+    calls : dict of str to int
+        Calls of apply and of each endpoint.
+    settings : Settings
+        What the user asked for.
     """
     return Report(
         verdict=Verdict.INCONCLUSIVE,
-        findings=(finding,),
+        findings=tuple(findings),
         pairs=(),
         coverage=Coverage(0, 0, 0, 0),
         sensitivity=math.nan,
-        applies=apply.calls,
-        endpoint_calls=dict.fromkeys(given, 0),
+        applies=calls.get("apply", 0),
+        endpoint_calls={name: count for name, count in calls.items() if name != "apply"},
         seed=settings.seed,
         notes=("nothing was measured",),
         versions=_versions(),
+        max_failures=settings.max_failures,
+        settings=settings_as_data(settings),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -337,11 +338,15 @@ def _granted(slots: NDArray[np.int64], wish: NDArray[np.float64], table: tables.
 
 
 def _unused(h: float, taken: list[float]) -> float:
-    """Return h, or the nearest step of two significant bits that is not within a tenth of one taken."""
-    for factor in (1.0, 1.5, 0.75, 2.0, 0.5, 3.0, 0.375, 4.0, 0.25):
+    """Return h, or the nearest step of two significant bits that is not within a tenth of one taken, else a finer one.
+
+    A step that was taken may be wished for again: where one side of it is not finite it said nothing of both sides.
+    """
+    finer = (0.5**k for k in itertools.count(3))
+    for factor in itertools.chain((1.0, 1.5, 0.75, 2.0, 0.5, 3.0, 0.375, 4.0, 0.25), finer):
         if all(abs(h * factor - t) > 0.1 * t for t in taken):
-            return h * factor
-    return h / 8
+            break
+    return h * factor
 
 
 def _keep_evidence(result: Measurement, columns: NDArray[np.int64], table: tables.Table) -> None:

@@ -471,7 +471,7 @@ def _decide(claim: float, measure_only: bool, fit: Any, entry: Any, w: Any, side
         if _ask_coarser(telling, w[H, points - 1], entry.high, w):
             return PENDING
         shape = SMOOTH  # no step in range would tell, and what there is does not say kink
-    if shape != SMOOTH:
+    if shape != SMOOTH and not (close and entry.power == 1):  # slopes of one side that cross zero look like a cusp
         if points < _VOTES and not entry.closing and _third_step(entry, w):
             return PENDING
         right = _side(points, w[RIGHT], shape == BROKEN, w, side)

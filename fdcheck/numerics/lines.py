@@ -25,6 +25,9 @@ _CALMED = 0.02
 _PARTS = ((1, 0), (2, 0), (0, 1), (0, 2))
 """Points to leave out, at x0 and at the far end, to see whether a side calms down."""
 
+_SQUARED = 1e-140, 1e140
+"""Differences between which squares neither vanish nor overflow."""
+
 _STRAIGHT = 1e-6
 """Relative change of the secants that counts as none: what rounding leaves of a straight line beyond a kink."""
 
@@ -54,6 +57,12 @@ def line_noise(
     slope, slope_error : ndarray, shape (m,)
         Slope along the direction, and the difference of the two sides; NaN where a side could not be fitted.
     """
+    size = np.fmax.reduce(np.abs(delta), axis=0, initial=0.0)
+    is_odd = ((size < _SQUARED[0]) & (size > 0)) | ((size > _SQUARED[1]) & (size < np.inf))
+    if is_odd.any():
+        unit = np.where(is_odd, size, 1.0)
+        noise, slope, slope_error = line_noise(multiple, delta / unit)
+        return noise * unit, slope * unit, slope_error * unit
     m = delta.shape[1]
     rough, rise = np.zeros((2, m)), np.full((2, m), np.nan)
     sides = [_side(multiple, delta, sign) for sign in (1.0, -1.0)]

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from fdcheck.execution import Progress
 
-MAX_APPLIES, TIME_LIMIT, BROKEN_OFF = "max_applies", "time_limit", "broken off"
+MAX_APPLIES, TIME_LIMIT, BROKEN_OFF, INTERRUPTED = "max_applies", "time_limit", "broken off", "interrupted"
 
 _SPENT = {
     MAX_APPLIES: "the budget of calls of apply was spent before {what}; raise max_applies.",
     TIME_LIMIT: "the time was up before {what}; raise time_limit.",
     BROKEN_OFF: "the evaluation of apply was broken off before {what}; see what is said of apply.",
+    INTERRUPTED: "the check was interrupted before {what}; let it run to its end.",
 }
 
 
@@ -28,13 +29,29 @@ class Budget:
         Seconds from now.
     progress : callable or None
         Given a :class:`fdcheck.Progress` after each point or chunk of points.
+    done : int
+        Points evaluated before.
+
+    Attributes
+    ----------
+    expected, ahead : int
+        Points expected from here on for one place x0, and how many such places there are.
+    holds_interrupts : bool
+        Whether an interrupt inside of apply spends the budget and is kept in ``interrupt``, for its owner to raise when
+        the report is made.
     """
 
     def __init__(
-        self, max_applies: int | None, time_limit: float | None, progress: Callable[[Progress], object] | None
+        self,
+        max_applies: int | None,
+        time_limit: float | None,
+        progress: Callable[[Progress], object] | None,
+        done: int = 0,
     ) -> None:
         self.spent = ""
-        self.expected = 0
+        self.expected, self.ahead, self._before = 0, 1, done
+        self.holds_interrupts = False
+        self.interrupt: BaseException | None = None
         self.failing = 0
         self.is_told = progress is not None
         self.is_ticking = self.is_told or time_limit is not None
@@ -65,7 +82,7 @@ class Budget:
         self._done += points
         if self._progress is not None and self._first is not None:
             now, (before, began) = time.monotonic(), self._first
-            expected = max(self._done, self.expected)
+            expected = max(self._done, self._before + self.ahead * self.expected)
             each = (now - began) / max(self._done - before, 1)
             self._progress(
                 Progress(self._done, expected, now - self._started, each * (expected - self._done), self.failing)
@@ -80,6 +97,12 @@ class Budget:
     def seconds_left(self) -> float | None:
         """Return the seconds left, None without a limit."""
         return None if self._deadline is None else self._deadline - time.monotonic()
+
+    def hold(self, interrupt: BaseException) -> None:
+        """Spend the budget for an interrupt, or raise it where nobody would do so later."""
+        if not self.holds_interrupts:
+            raise interrupt
+        self.interrupt, self.spent = interrupt, INTERRUPTED
 
     def why(self, what: str) -> str:
         """Return why something was not done, as a sentence."""

@@ -194,7 +194,7 @@ class Problem:
     ) -> None:
         execution = execution or Execution()
         self.apply = apply
-        self.budget = Budget(max_applies, execution.time_limit, progress)
+        self.budget = Budget(max_applies, execution.time_limit, progress, apply.calls)
         self.course = Course()
         leaves, inputs = trees.structure(x0, "x")
         if not inputs.size:
@@ -304,7 +304,9 @@ class Problem:
             found = self._change.evaluate(points, self.budget.tick if self.budget.is_ticking else None)
         self.apply.calls += found.evaluated
         self.course.stacks += found.calls if isinstance(self._change, StackedChange) else 0
-        if found.broken_off:
+        if found.interrupt is not None:
+            self.budget.hold(found.interrupt)
+        elif found.broken_off:
             self._break_off(found.broken_off)
         elif len(found.differences) < len(points):
             self.budget.spent = TIME_LIMIT
@@ -340,6 +342,10 @@ class Problem:
             for leaf in self.inputs.leaves:
                 leaves[leaf.position][...] = leaf.filled(point[leaf.start : leaf.stop])
         return optree.tree_unflatten(self.inputs.spec, self._boxed(leaves))
+
+    def boxed(self, leaves: list[Any]) -> Any:
+        """Return the user's structure with other leaves, scalars as what they were."""
+        return self.inputs.spec.unflatten(self._boxed(leaves))
 
     def _boxed(self, leaves: list[Any]) -> list[Any]:
         boxed = list(leaves)

@@ -175,7 +175,8 @@ class Evaluated(NamedTuple):
     """What was found at the first points of those given.
 
     Differences, shape (k, m), NaN in the rows of points with troubles; the troubles in order; points evaluated in all,
-    and in how many calls; why those after the first k were not evaluated, empty where it is plain.
+    and in how many calls; why those after the first k were not evaluated, empty where it is plain; and the interrupt
+    that came in the last call, which is no Exception.
     """
 
     differences: NDArray[np.float64]
@@ -183,6 +184,7 @@ class Evaluated(NamedTuple):
     evaluated: int
     calls: int
     broken_off: str = ""
+    interrupt: BaseException | None = None
 
 
 Tick = Callable[[int], bool]
@@ -262,7 +264,15 @@ class Change:
         for start in range(0, len(points), block):
             rows = range(min(block, len(points) - start))
             for row in rows:
-                trouble = self._write(next(moved), values, row)
+                try:
+                    trouble = self._write(next(moved), values, row)
+                except BaseException as interrupt:
+                    if isinstance(interrupt, Exception):
+                        raise
+                    stop = start + row
+                    if row:
+                        self._subtract(values, found[start:stop])
+                    return Evaluated(without(troubles, found[:stop]), troubles, stop + 1, stop + 1, "", interrupt)
                 if trouble is not None:
                     troubles.append(Trouble(start + row, *trouble))
                 if tick is not None and not tick(1):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.change import Along, Moved
-from fdcheck.problem.trees import Leaf
+from fdcheck.problem.paths import matching
+from fdcheck.problem.trees import Layout, Leaf
 from fdcheck.results import InvalidInput
 
 
@@ -147,8 +149,10 @@ def direction_differences(
     return out
 
 
-def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], default: float) -> NDArray[np.float64]:
-    """Return a value per real input coordinate, ``default`` outside of the given leaves."""
+def coordinate_vector(
+    problem: Problem, values: Sequence[tuple[Leaf, float | NDArray[np.float64]]], default: float
+) -> NDArray[np.float64]:
+    """Return values per real input coordinate, ``default`` outside of the given leaves."""
     if not values:
         return np.broadcast_to(np.float64(default), problem.inputs.size)  # no memory, whatever the size
     vector = np.full(problem.inputs.size, default)
@@ -157,7 +161,46 @@ def coordinate_vector(problem: Problem, values: Sequence[tuple[Leaf, float]], de
     return vector
 
 
-def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) -> Bounds:
+def limits_of(layout: Layout, bounds: Any) -> list[tuple[Leaf, NDArray[np.float64], NDArray[np.float64]]]:
+    """Return limits per real coordinate for each leaf that has some, the last ones that name it.
+
+    Parameters
+    ----------
+    layout : Layout
+        Layout of the input.
+    bounds : dict of str to pair, or pair
+        As the user gave them: numbers, or arrays of the shape of the leaf.
+
+    Raises
+    ------
+    InvalidInput
+        If a path names nothing, or something is no pair of limits.
+    """
+    by_path = bounds if isinstance(bounds, Mapping) else {"*": bounds}
+    found: dict[int, tuple[Leaf, NDArray[np.float64], NDArray[np.float64]]] = {}
+    for path, pair in by_path.items():
+        for leaf in matching(layout, path, "bounds"):
+            try:
+                low, high = (_per_coordinate(limit, leaf) for limit in pair)
+            except (TypeError, ValueError):
+                raise InvalidInput(f"bounds: expected (low, high) for {path!r}, got {pair!r:.60}") from None
+            bad = np.flatnonzero(~(low < high))
+            if bad.size:
+                k = int(bad[0])
+                raise InvalidInput(f"bounds: expected low < high for {path!r}, got ({low[k]:g}, {high[k]:g})")
+            found[leaf.position] = (leaf, low, high)
+    return list(found.values())
+
+
+def _per_coordinate(limit: Any, leaf: Leaf) -> NDArray[np.float64]:
+    """Return a limit for each real coordinate of a leaf."""
+    array = np.asarray(limit, np.float64)
+    if array.shape == leaf.real_shape:
+        return array.ravel()
+    return np.repeat(np.broadcast_to(array, leaf.shape).ravel(), leaf.parts)
+
+
+def bounds_from(problem: Problem, limits: Sequence[tuple[Leaf, NDArray[np.float64], NDArray[np.float64]]]) -> Bounds:
     """Return bounds from limits per leaf.
 
     Raises
@@ -165,8 +208,8 @@ def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) ->
     InvalidInput
         If x0 lies outside of them.
     """
-    lower = coordinate_vector(problem, [(leaf, _rounded(low, leaf)) for leaf, low, _ in pairs], -np.inf)
-    upper = coordinate_vector(problem, [(leaf, _rounded(high, leaf)) for leaf, _, high in pairs], np.inf)
+    lower = coordinate_vector(problem, [(leaf, _rounded(low, leaf)) for leaf, low, _ in limits], -np.inf)
+    upper = coordinate_vector(problem, [(leaf, _rounded(high, leaf)) for leaf, _, high in limits], np.inf)
     outside = np.flatnonzero((problem.x < lower) | (problem.x > upper))
     if outside.size:
         j = int(outside[0])
@@ -178,6 +221,7 @@ def bounds_from(problem: Problem, pairs: Sequence[tuple[Leaf, float, float]]) ->
     return Bounds(lower, upper)
 
 
-def _rounded(limit: float, leaf: Leaf) -> float:
-    """Return a limit as a leaf can hold it, so that float32(0.1) lies within 0.1."""
-    return float(np.asarray(limit, leaf.real_dtype))
+def _rounded(limit: NDArray[np.float64], leaf: Leaf) -> NDArray[np.float64]:
+    """Return limits as a leaf can hold them, so that float32(0.1) lies within 0.1."""
+    with np.errstate(over="ignore"):
+        return np.asarray(limit, leaf.real_dtype).astype(np.float64)

@@ -15,6 +15,9 @@ import numpy as np
 import optree
 from numpy.typing import NDArray
 
+from fdcheck.problem.naming import path_text
+from fdcheck.results import InvalidInput
+
 _NAMESPACE = "fdcheck"  # dataclasses are registered with optree here, where nobody else sees it
 
 
@@ -248,12 +251,21 @@ def structure(tree: Any, name: str) -> tuple[list[Any], Layout]:
         Differentiable leaves as arrays, others as they are.
     layout : Layout
         Where each differentiable leaf lies in the vector of real coordinates.
+
+    Raises
+    ------
+    InvalidInput
+        If the structure is nested so deeply that it cannot be walked.
     """
-    leaves, spec = flatten(tree)
+    try:
+        leaves, spec = flatten(tree)
+    except RecursionError as error:
+        what = {"x": "x0", "y": "apply: the output"}.get(name, name)
+        raise InvalidInput(f"{what}: nested too deeply, more than about 1000 levels; flatten it") from error
     accessors = spec.accessors()
-    paths = tuple(_path_text(accessor, name, bare=True) for accessor in accessors)
+    paths = tuple(path_text(accessor, name, bare=True) for accessor in accessors)
     if len(set(paths)) < len(paths):  # {'x': [1.0], 0: 2.0} has two leaves that would both be x[0]
-        paths = tuple(_path_text(accessor, name, bare=False) for accessor in accessors)
+        paths = tuple(path_text(accessor, name, bare=False) for accessor in accessors)
     found: list[Leaf] = []
     start = 0
     for position, (path, value) in enumerate(zip(paths, leaves, strict=True)):
@@ -323,25 +335,6 @@ def from_coordinates(vector: NDArray[Any], layout: Layout) -> Any:
     for leaf in layout.leaves:
         leaves[leaf.position] = leaf.boxed(leaf.filled(vector[leaf.start : leaf.stop]))
     return optree.tree_unflatten(layout.spec, leaves)
-
-
-def _path_text(accessor: Any, name: str, bare: bool) -> str:
-    """Return an accessor as ``params['w'][0]``, a first key that is a plain name standing bare if wanted."""
-    text = ""
-    for entry in accessor:
-        if isinstance(entry, optree.NamedTupleEntry):
-            key, is_field = entry.field, True
-        elif isinstance(entry, optree.GetAttrEntry):
-            key, is_field = entry.name, True
-        else:
-            key, is_field = entry.entry, False
-        if bare and not text and isinstance(key, str) and key.isidentifier():
-            text = key
-        elif is_field:
-            text = f"{text or name}.{key}"
-        else:
-            text = f"{text or name}[{key!r}]"
-    return text or name
 
 
 def _register_dataclass(cls: type) -> None:

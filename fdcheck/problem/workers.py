@@ -113,6 +113,7 @@ class Workers:
         arrived: queue.SimpleQueue[Future[_Part]] = queue.SimpleQueue()
         flying: dict[Future[_Part], tuple[int, int]] = {}
         collected, broken_off = _Collected(len(points), change.outputs.size), ""
+        interrupt: BaseException | None = None
         try:
             while waiting or flying:
                 while waiting and len(flying) < most:
@@ -126,6 +127,8 @@ class Workers:
                 if self._timeout is not None and part.slowest > self._timeout:
                     raise Interrupted(self._too_long())
                 done = collected.add(start, part)
+                if part.found.interrupt is not None:
+                    raise part.found.interrupt
                 if done < stop:
                     waiting.appendleft((done, stop))
                 if not budget.tick(done - start):
@@ -134,11 +137,15 @@ class Workers:
             broken_off = "" if budget.is_over() else self._too_long()
         except Interrupted as error:
             broken_off = str(error)
+        except BaseException as error:  # in apply, or while waiting for the workers
+            if isinstance(error, Exception):
+                raise
+            interrupt = error
         finally:
             for future in flying:
                 future.cancel()
         self._each = collected.seconds_each(self._each)
-        return collected.first_ones(broken_off)
+        return collected.first_ones(broken_off)._replace(interrupt=interrupt)
 
     def _chunk(self, points: int, change: Change) -> int:
         """Return how many points to send at once, as many in each chunk."""

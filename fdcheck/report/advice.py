@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from fdcheck.advice import EpsAdvice, EpsPath
 from fdcheck.report.pasting import one_step, pasted
+from fdcheck.report.printable import printable
 
 _WIDTH = 80
 _NAME = 14
@@ -40,7 +41,7 @@ def advice_text(advice: EpsAdvice) -> str:
         *_noises(advice),
         *_notes(advice),
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _steps(advice: EpsAdvice) -> Iterator[str]:

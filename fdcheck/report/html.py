@@ -122,8 +122,9 @@ def environment() -> jinja2.Environment:
 
 def _content(report: Report, most_pairs: int, drawn: bool, short: bool = False) -> dict[str, Any]:
     """Return what the templates show."""
-    accepted = [f for f in report.findings if f.status in words.ACCEPTED]
-    others = [f for f in report.findings if f.status not in words.ACCEPTED]
+    numbered = list(enumerate(report.findings, 1))
+    accepted = [(k, f) for k, f in numbered if f.status in words.ACCEPTED]
+    others = [(k, f) for k, f in numbered if f.status not in words.ACCEPTED]
     most = _SHORT_FINDINGS if short else report.max_failures
     drawings = (1 if short else _FIGURES) if drawn else 0
     ranked = words.ranked(report.pairs)
@@ -143,15 +144,15 @@ def _content(report: Report, most_pairs: int, drawn: bool, short: bool = False) 
     }
 
 
-def _left_out(findings: Sequence[Finding], most: int) -> int:
+def _left_out(findings: Sequence[tuple[int, Finding]], most: int) -> int:
     """Return how many findings are not shown."""
-    return sum(max(0, count - most) for count in Counter(f.endpoint for f in findings).values())
+    return sum(max(0, count - most) for count in Counter(f.endpoint for _, f in findings).values())
 
 
-def _shown(findings: Sequence[Finding], most: int, drawings: int, prefix: str) -> Iterator[Shown]:
+def _shown(findings: Sequence[tuple[int, Finding]], most: int, drawings: int, prefix: str) -> Iterator[Shown]:
     """Yield the first findings of each endpoint, the very first with drawings."""
     seen: Counter[str] = Counter()
-    for number, finding in enumerate(findings, 1):
+    for number, finding in findings:
         seen[finding.endpoint] += 1
         if seen[finding.endpoint] > most:
             continue

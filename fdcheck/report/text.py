@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from fdcheck.estimates import Estimate
 from fdcheck.report import words
+from fdcheck.report.printable import printable, shortened
 from fdcheck.results import Finding, Measured, Pair, Report, Status
 
 WIDTH = 80
@@ -21,7 +22,8 @@ _TABLE = 76
 _FULL_FINDINGS = 3
 _SHOWN_PAIRS = 12
 _SHOWN_STEPS = 5
-"""Lines that fit one screen of a terminal with the verdict still in sight."""
+_LONGEST = 1200
+"""Lines that fit one screen of a terminal with the verdict still in sight, and characters of one remark."""
 
 _NUMBER = 12
 """Columns of a slope of six digits."""
@@ -34,7 +36,7 @@ def terminal_width() -> int:
     return max(_NARROWEST, min(WIDTH, shutil.get_terminal_size().columns))
 
 
-def report_text(report: Report, width: int = WIDTH) -> str:
+def report_text(report: Report, width: int = WIDTH, replay: str = "") -> str:
     """Return a report as text.
 
     Parameters
@@ -42,23 +44,28 @@ def report_text(report: Report, width: int = WIDTH) -> str:
     report : Report
         The result of a check.
     width : int
-        Columns that lines have at most.
+        Columns that lines have at most; one to paste may be longer.
+    replay : str
+        The command that replays a finding, where that is not a call of :func:`fdcheck.replay`; ``{number}`` stands for
+        its number.
     """
-    accepted = [f for f in report.findings if f.status in words.ACCEPTED]
-    others = [f for f in report.findings if f.status not in words.ACCEPTED]
-    most = report.max_failures
+    numbered = list(enumerate(report.findings, 1))
+    accepted = [(k, f) for k, f in numbered if f.status in words.ACCEPTED]
+    others = [(k, f) for k, f in numbered if f.status not in words.ACCEPTED]
+    again = words.replay(report, replay)
     next_step = words.next_step(report)
     lines = [
         *_wrapped(f"{str(report.verdict).upper()}: {words.headline(report)}", width, ""),
         *_accounts(report, width),
         *_diagnoses(report, width),
-        *_findings(others, "Findings, furthest beyond what is allowed first:", most, width),
+        *_findings(report, others, "Findings, furthest beyond what is allowed first:", width),
         *(_wrapped(next_step, width, "  ", 0) if next_step else ()),
         *_pairs(report.pairs, width),
-        *_findings(accepted, "Accepted at kinks and jumps:", most, width),
+        *_findings(report, accepted, "Accepted at kinks and jumps:", width),
+        *(("", again[0], f"  {again[1]}") if again else ()),
         *_notes(report.notes, width),
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def estimate_text(estimate: Estimate) -> str:
@@ -75,7 +82,8 @@ def estimate_text(estimate: Estimate) -> str:
         if block.value.size <= 4:
             pairs = zip(block.value.ravel(), block.error.ravel(), strict=True)
             lines.append("    " + ", ".join(f"{v:.8g} +- {e:.1g}" for v, e in pairs))
-    return "\n".join([*lines, *(line for note in estimate.notes for line in _wrapped(f"- {note}", WIDTH, "  "))])
+    lines += [line for note in estimate.notes for line in _wrapped(f"- {note}", WIDTH, "  ")]
+    return "\n".join(map(printable, lines))
 
 
 def _accounts(report: Report, width: int) -> Iterator[str]:
@@ -100,27 +108,29 @@ def _diagnoses(report: Report, width: int) -> Iterator[str]:
             yield from _wrapped(f"Repair: {repair}", width, "    ", 0)
 
 
-def _findings(findings: Sequence[Finding], title: str, most: int, width: int) -> Iterator[str]:
-    """Yield findings, of each endpoint as many as are wanted."""
+def _findings(report: Report, findings: Sequence[tuple[int, Finding]], title: str, width: int) -> Iterator[str]:
+    """Yield findings with their numbers, of each endpoint as many as are wanted, the first three in full."""
     if not findings:
         return
     yield ""
     yield from _wrapped(title, width, "")
     seen: Counter[str] = Counter()
-    for number, finding in enumerate(findings, 1):
+    most = report.max_failures
+    for rank, (number, finding) in enumerate(findings, 1):
         seen[finding.endpoint] += 1
         if seen[finding.endpoint] <= most:
-            yield from _finding(number, finding, width)
+            where = words.place(finding, report.points)
+            name = f"{number:3}. {finding.endpoint} {finding.status}{': ' if where else ''}{where}"
+            yield from _wrapped(name, width, "", 5)
+            yield from _finding(finding, rank <= _FULL_FINDINGS, width)
     left_out = sum(max(0, count - most) for count in seen.values())
     if left_out:
         yield from _wrapped(f"... and {left_out} more in report.findings and --json (max_failures)", width, "  ", 0)
 
 
-def _finding(number: int, finding: Finding, width: int) -> Iterator[str]:
-    """Yield a finding: where, what, the steps behind it and what to do; the first three in full."""
-    where = words.place(finding)
-    yield from _wrapped(f"{number:3}. {finding.endpoint} {finding.status}{': ' if where else ''}{where}", width, "", 5)
-    if number > _FULL_FINDINGS and math.isfinite(finding.estimated) and finding.status is not Status.KINK:
+def _finding(finding: Finding, is_full: bool, width: int) -> Iterator[str]:
+    """Yield what is said of a finding: the numbers, the steps behind them and what to do."""
+    if not is_full and math.isfinite(finding.estimated) and finding.status is not Status.KINK:
         short = f"claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         yield from _wrapped(short, width, "     ", 0)
         return
@@ -173,7 +183,7 @@ def _table(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         f"{'allowed':>7} {'step':>7} {'noticed':>9}"
     )
     for pair, count in zip(pairs, failed, strict=True):
-        name = f"{pair.output} / {pair.input}"
+        name = f"{shortened(pair.output)} / {shortened(pair.input)}"
         if len(name) > name_room:
             yield from _wrapped(name, width, "  ")
             name = ""
@@ -187,7 +197,9 @@ def _stacked(pairs: Sequence[Pair], width: int) -> Iterator[str]:
     """Yield a few lines for each pair."""
     for pair in pairs:
         also = words.remarked(pair)
-        yield from _wrapped(f"{pair.output} / {pair.input}: {pair.failures}/{pair.entries} failed", width, "  ")
+        yield from _wrapped(
+            f"{shortened(pair.output)} / {shortened(pair.input)}: {pair.failures}/{pair.entries} failed", width, "  "
+        )
         numbers = (
             f"claimed {pair.claimed:.4g}, measured {pair.estimated:.4g} +- {pair.error:.1g}, allowed "
             f"{_known(pair.tolerance)}, step {_known(pair.eps)}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
@@ -214,5 +226,7 @@ def _notes(notes: Sequence[str], width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, indent: str, more: int = 2) -> list[str]:
-    """Return lines of text, those after the first one ``more`` columns further in."""
+    """Return lines of text, those after the first one ``more`` columns further in; a text without end is cut."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]} ... ({len(text)} characters)"
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent + " " * more)

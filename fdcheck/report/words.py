@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Report, Status, Verdict
+from fdcheck.report.printable import shortened
+from fdcheck.results import BREACHES, Coverage, Diagnosis, Finding, Measured, Pair, Point, Report, Status, Verdict
 
 ACCEPTED = (Status.KINK, Status.JUMP)
 """Statuses of entries that are accepted though x0 is no ordinary point."""
@@ -48,6 +49,8 @@ def accounts(report: Report) -> Iterator[tuple[str, str]]:
     moved = f"{cover.inputs_measured} of {counted(cover.inputs, 'input element')} moved"
     moved += f" alone, {cover.together} together" if cover.together else ""
     yield "apply", f"{_calls(report, 'apply', report.applies)}, {moved}"
+    if len(report.points) > 1:
+        yield "points", _points(report)
     if math.isfinite(report.sensitivity):
         yield (
             "noticed",
@@ -73,6 +76,19 @@ def vector(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return " ".join(np.array2string(value, separator=", ", threshold=8, edgeitems=3, precision=8).split())
     return f"{value!r:.80}"
+
+
+def _points(report: Report) -> str:
+    """Return how many points were checked, and at which something is wrong or open."""
+    counts = {origin: sum(point.origin == origin for point in report.points) for origin in ("given", "drawn")}
+    parts = ["x0"]
+    parts += [f"{counts['given']} given"] if counts["given"] else []
+    parts += [f"{counts['drawn']} drawn around it, seed {report.seed}"] if counts["drawn"] else []
+    text = f"{len(report.points)}: {', '.join(parts)}"
+    for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        which = [str(k) if k else "x0" for k, point in enumerate(report.points) if point.verdict is verdict]
+        text += f"; {verdict} at {', '.join(which)}" if which else ""
+    return text
 
 
 def _compared(report: Report, endpoint: str) -> str:
@@ -108,18 +124,45 @@ def ranked(pairs: Sequence[Pair]) -> list[Pair]:
     return sorted(pairs, key=lambda pair: (-pair.failures, -pair.excess))
 
 
-def place(finding: Finding) -> str:
-    """Return which entry a finding is about, empty where it is about a whole endpoint."""
-    if not finding.output:
-        return ""
-    part = f", {finding.part}" if finding.part else ""
-    of, by = element(finding.output, finding.output_index), element(finding.input, finding.input_index)
-    return f"d {of} / d {by}{part}"
+def place(finding: Finding, points: Sequence[Point] = ()) -> str:
+    """Return which entry a finding is about, and at which of several points; empty where it is about all of x0."""
+    parts = []
+    if finding.output:
+        of, by = element(finding.output, finding.output_index), element(finding.input, finding.input_index)
+        parts += [f"d {of} / d {by}", *([finding.part] if finding.part else [])]
+    if finding.point:
+        parts += [f"at point {finding.point}", *_input_there(finding, points)]
+    return ", ".join(parts)
+
+
+def _input_there(finding: Finding, points: Sequence[Point]) -> Iterator[str]:
+    """Yield what the input of a finding is at its point, where that is kept."""
+    values = points[finding.point].values.get(finding.input) if finding.point < len(points) else None
+    if values is not None and len(finding.input_index) == values.ndim:
+        yield f"{element(finding.input, finding.input_index)} = {values[finding.input_index]:.6g}"
+
+
+def replay(report: Report, command: str = "") -> tuple[str, str] | None:
+    """Return how one finding is had again alone: what to say and what to paste; None where that cannot be.
+
+    Parameters
+    ----------
+    report : Report
+        The result of a check.
+    command : str
+        What does it where that is not a call of :func:`fdcheck.replay`; ``{number}`` stands for the finding.
+    """
+    number = next((k for k, f in enumerate(report.findings, 1) if f.endpoint in report.endpoint_calls), 0)
+    if not number or not report.settings:
+        return None
+    name = report.findings[number - 1].endpoint
+    call = command.format(number=number) or f"fdcheck.replay(report, {number}, apply, x0, {name}={name})"
+    return f"To replay finding {number} alone{' (REPORT.json is what --json prints)' if command else ''}:", call
 
 
 def element(path: str, index: tuple[int, ...]) -> str:
     """Return an element of a leaf as it is written in Python."""
-    return path + (f"[{', '.join(map(str, index))}]" if index else "")
+    return shortened(path) + (f"[{', '.join(map(str, index))}]" if index else "")
 
 
 def remarks(finding: Finding) -> Iterator[str]:

@@ -146,6 +146,10 @@ MISTAKES = {
     ),
     "row zero": (lambda: of("cubic", lambda a: a * [[0], [1], [1]]), "missing row", ["y[0]", "all 2"], False),
     "input zero": (lambda: of_net(c=lambda g: 0 * g["c"]), "missing input", ["by c", "all 3"], False),
+    "output zero": (
+        lambda: of_two(lambda p, ct: two_vjp(p, {**ct, "v": 0 * ct["v"]})),
+        "missing output", ["of v", "claimed 0"], False,
+    ),
     "block zero": (lambda: of_two(lambda p, ct: two_vjp(p, ct, 0)), "missing block", ["d v / d a", "all 3"], False),
     "zeros": (lambda: of("uptake", lambda a: 0 * a), "zeros", ["all 3 entries", "claimed 0"], False),
     "upper triangle": (lambda: of("softmax", np.triu), "triangle", ["all 6", "below the diagonal"], False),
@@ -177,6 +181,18 @@ MISTAKES = {
             lambda x: np.maximum(x, 1), np.array([0.99, 3.0]), jacobian=lambda _: np.eye(2)
         ),
         "other side", ["to the right", "is 1, as claimed (1), up to it 0"], False,
+    ),
+    "other side, to the left": (
+        lambda: fdcheck.verify(
+            lambda x: np.minimum(x, 1), np.array([1.01, 0.2]), jacobian=lambda _: np.eye(2)
+        ),
+        "other side", ["to the left", "is 1, as claimed (1), up to it 0"], False,
+    ),
+    "zero by accident": (
+        lambda: fdcheck.verify(
+            lambda x: x * [1, 0, 0, 1], np.ones(4), jacobian=lambda x: np.diag([1, 0.7, -0.4, 1.0])
+        ),
+        "not zero", ["measured 0", "claimed up to 0.7"], True,
     ),
     "other side of a bend": (
         lambda: fdcheck.verify(

@@ -93,6 +93,14 @@ def test_pairs_count_every_entry_and_show_the_worst():
     assert np.isnan(pairs["t", "a"].sensitivity)  # all of it is zero
 
 
+def test_a_pair_without_failures_shows_its_largest_excess():
+    problem, (comparison,) = comparisons(ARM.apply, ARM.x0, [ARM.jacobian()])
+    comparison.excess[1, 0] = 0.9
+    (pair,) = pairs_of(problem, comparison)
+    assert pair.failures == 0
+    assert (pair.output_index, pair.input_index, pair.excess) == ((1,), (0,), 0.9)
+
+
 def test_a_pair_shows_a_failure_before_any_larger_excess():
     problem, (comparison,) = comparisons(ARM.apply, ARM.x0, [ARM.jacobian() * [[1, 1.02], [1, 1]]])
     comparison.excess[1, 1] = 1e9
@@ -187,6 +195,9 @@ def test_parts_of_complex_entries_are_named():
     z = np.array([0.3 + 0.8j])
     report = fdcheck.verify(np.exp, z, jvp=lambda z, t: np.exp(z) * t.real)
     assert {f.part for f in report.findings} == {"Re(y) by Im(x)", "Im(y) by Im(x)"}
+    second = fdcheck.verify(np.exp, np.append(0.2j, z), jvp=lambda z, t: np.exp(z) * np.array([t[0], t[1].real]))
+    assert {f.part for f in second.findings} == {"Re(y) by Im(x)", "Im(y) by Im(x)"}
+    assert {f.input_index for f in second.findings} == {(1,)}
     real = fdcheck.verify(lambda z: z.real, z, jvp=lambda z, t: t.imag)
     assert {f.part for f in real.findings} == {"Re(x)", "Im(x)"}
     assert real.findings[0].column_claimed.shape == (1,)

@@ -7,6 +7,7 @@ import fdcheck
 from fdcheck.checks.contract import contract_findings
 from fdcheck.checks.products import amended, batched_findings, linear_map
 from fdcheck.problem.callables import Function, Problem
+from fdcheck.results import Finding, Status
 
 X0 = np.arange(1.0, 7.0).reshape(2, 3)
 
@@ -139,6 +140,8 @@ def test_a_report_with_a_breach_fails():
     assert (str(wrong.verdict), wrong.notes[-1], wrong.findings) == ("fail", "a note", tuple(found))
     assert amended(wrong, found).findings == wrong.findings
     assert "nonlinear" in str(wrong)
+    about_apply = Finding("apply", Status.MUTATION, "apply changes its argument in place.")
+    assert amended(report, [about_apply]).passed  # what apply does is told and breaks no endpoint's contract
 
 
 def cancelling(dtype):

@@ -164,3 +164,12 @@ def test_no_column_takes_more_steps_than_there_is_room_for():
     draw = np.random.default_rng(3)
     _, _, points = measured(lambda x: x + draw.standard_normal(1), np.array([1.0]), [[[1.0]]])
     assert len(points) <= 2 * kernels.MAX_STEPS
+
+
+def test_a_step_that_is_wished_for_again_becomes_one_that_was_not_taken():
+    taken = [1.0]
+    for _ in range(30):
+        taken.append(differences._unused(1.0, taken))
+    apart = np.abs(np.subtract.outer(taken, taken)) / taken
+    assert (apart[~np.eye(len(taken), dtype=bool)] > 0.1).all()
+    assert all(np.frexp(step)[0] in (0.5, 0.75) for step in taken)  # so that x + h is exact

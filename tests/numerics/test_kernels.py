@@ -197,3 +197,22 @@ def test_noise_is_never_blamed_on_the_claim():
     codes = [decide(noisy, 1.0, steps, claim, noise=1e-3)[0] for claim in (2.0, 2.0, 2.01, 1.99) for _ in range(20)]
     assert kernels.DISAGREES not in codes
     assert decide(noisy, 1.0, steps, 4.0, noise=1e-3)[0] == kernels.DISAGREES
+
+
+def test_slopes_head_for_a_claim_that_is_near_enough_and_for_no_other():
+    h = np.array([2.0, 4.0, 8.0])  # a kink at a distance of 1
+    w = np.zeros((kernels.SERIES, kernels.MAX_STEPS))
+    w[kernels.H, :3] = h
+    w[kernels.SLOPE, :3] = 1 - 1 / h
+    assert kernels._heads_for(0.0, 3, w)
+    assert not kernels._heads_for(-3.0, 3, w)  # further than the slopes go
+    assert not kernels._heads_for(0.9, 3, w)  # on the other side
+    assert not kernels._heads_for(0.0, 2, w)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_the_slope_of_one_side_of_a_jump_is_accepted_whatever_its_size(size):
+    fine = (1e-15, 1e-11, 1e-7, 1e-4)
+    for claim, code in ((2.0, kernels.JUMP), (1.0, kernels.JUMP), (7.0, kernels.DISAGREES)):
+        found = decide(lambda t: size * (2 * t + 3 if t >= 0 else t), 0.0, fine, size * claim, noise=1e-16 * size)
+        assert found[0] == code

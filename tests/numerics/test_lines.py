@@ -81,4 +81,14 @@ def test_a_side_that_is_not_finite_leaves_the_other_side_to_tell():
     assert 0.1 < line_noise(multiple, rough)[0][0] < 10
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e160, 1e300])
+def test_squares_of_differences_neither_vanish_nor_overflow(size):
+    multiple = irregular(3)
+    jitter = np.random.default_rng(5).normal(0, 1e-3, (8, 1)) + 2 * multiple[:, None]
+    usual = line_noise(multiple, jitter)
+    noise, slope, *_ = line_noise(multiple, np.hstack([size * jitter, jitter]))
+    assert noise == pytest.approx([size * usual[0][0], usual[0][0]], rel=1e-9)
+    assert slope == pytest.approx([size * usual[1][0], usual[1][0]], rel=1e-9)
+
+
 # first steps

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fdcheck.numerics.roughness import Doubt, rough_outputs
+from fdcheck.numerics.roughness import Doubt, _explained, rough_outputs
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.problem.evaluate import Bounds, unbounded
 
@@ -128,3 +128,22 @@ def test_several_outputs_are_told_apart():
     slope = np.exp(0.7)
     doubts = [Doubt(0, 0.0, slope, 1e-6, 0.0, True), Doubt(1, slope, slope, 0.01, 1e-16, False)]
     assert rough_outputs(problem, 0, doubts, 0.7, unbounded(problem)).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("jumps", "is_explained"),
+    [
+        ([(2.0, -1.0), (2.0, 1.0)], True),  # as large as the error times the way between them
+        ([(2.0, -1.0), (1.2, 1.0)], True),
+        ([(0.1, -1.0), (0.1, 1.0)], False),  # alike, but far too small
+        ([(40.0, -1.0), (40.0, 1.0)], False),  # alike, but far too large
+        ([(2.0, -1.0), (0.7, 1.0)], False),  # one of another size
+        ([(2.0, 0.5), (2.0, 1.0)], False),  # both on one side
+        ([(-2.0, -1.0), (-2.0, 1.0)], False),  # the wrong way
+        ([(2.0, 1.0)], False),
+    ],
+)
+def test_a_large_error_takes_jumps_of_its_size_and_sign_on_both_sides(jumps, is_explained):
+    doubt = Doubt(output=0, slope=0.1, miss=1.0, steady=1e-3, noise=0.0, stands_still=False)
+    assert not doubt.is_slight
+    assert _explained(doubt, jumps, scale=1.0) == is_explained

@@ -68,6 +68,9 @@ REPORTS = {
     "sample": lambda: fdcheck.verify(
         lambda x: np.sum(x**2), np.linspace(1, 2, 50), vjp=lambda x, ct: 2 * ct * x, max_evals=5
     ),
+    "points": lambda: fdcheck.verify(
+        lambda x: np.abs(x["z"]), {"z": np.array([1 + 2j, 3j])}, vjp=lambda x, ct: x, points=2, bounds=(-9.0, np.inf)
+    ),
     "second order": lambda: fdcheck.verify_second_order(
         lambda x: np.sum(x**3), X0, vjp=lambda x, ct: 3 * ct * x**2, hvp=lambda x, t: 3 * x * t
     ),
