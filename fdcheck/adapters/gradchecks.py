@@ -23,8 +23,9 @@ from fdcheck.problem.callables import Function, Problem
 from fdcheck.problem.returned import returned
 from fdcheck.problem.wording import described
 from fdcheck.results import Finding, InvalidInput, Report, Status
-from fdcheck.second_order import merged, renamed, renamed_finding, verify_second_order
+from fdcheck.second_order import verify_second_order
 from fdcheck.settings import SKIPPABLE, Contract
+from fdcheck.several import merged, renamed, renamed_finding
 
 _FAST_EVALS = 4
 """Elements that ``fast_mode`` moves one by one; the others are moved together along one random direction."""

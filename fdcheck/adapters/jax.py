@@ -20,8 +20,8 @@ from fdcheck.problem import trees
 from fdcheck.problem.callables import Function, Problem
 from fdcheck.problem.returned import returned
 from fdcheck.results import Finding, InvalidInput, Report, Status, Verdict
-from fdcheck.second_order import merged, renamed
 from fdcheck.settings import Contract
+from fdcheck.several import merged, renamed
 
 _module: Any = jax
 

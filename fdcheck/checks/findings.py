@@ -292,8 +292,10 @@ def by_severity(findings: Sequence[Finding]) -> Iterator[Finding]:
     order = {status: k for k, status in enumerate(_ORDER)}
 
     def place(finding: Finding) -> tuple[int, int]:
-        if finding.endpoint != "apply" or finding.status is Status.NONDETERMINISTIC:
+        if finding.endpoint != "apply":
             return 1, order[finding.status]
+        if finding.status is Status.NONDETERMINISTIC:
+            return 1, order[Status.ASYMMETRIC]
         return 0 if finding.status is Status.UNDECIDED else 2, order[finding.status]
 
     yield from sorted(findings, key=place)

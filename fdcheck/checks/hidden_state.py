@@ -233,11 +233,14 @@ def asked_again(
         If the endpoint raises at x0 or breaks its contract in another way.
     """
     name, held = endpoint.name, None if far is None else _held(ask, read, problem, far)
+    remark = ""
+    if isinstance(held, str):
+        remark, held = f"at a far point, where hidden state is looked for: {held}", None
     again = read(ask(problem.structure()))
     noise, told = np.abs(again - first), off(again)
     if not told:
         if held is None or np.array_equal(read(held[0]), held[1], equal_nan=True):
-            return Second(None, noise)
+            return Second(None, noise, remark)
         text = f"{name} gives out its own memory: its next call changed the array that it had returned; keep copies"
         return Second(None, noise, text)
     third = read(ask(problem.structure()))
@@ -252,10 +255,10 @@ def asked_again(
 
 def _held(
     ask: Callable[[Any], Any], read: Callable[[Any], Values], problem: Problem, far: Values
-) -> tuple[Any, Values] | None:
-    """Return a result at a far point with its numbers, None where the endpoint fails there."""
+) -> tuple[Any, Values] | str:
+    """Return a result at a far point with its numbers, or what went wrong there."""
     try:
         result = ask(problem.structure(far))
         return result, read(result)
-    except Breach:  # a point that the user has not asked for
-        return None
+    except Breach as breach:  # no breach of contract, at a point that the user has not asked for
+        return breach.finding.message

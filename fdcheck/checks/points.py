@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -115,6 +116,7 @@ def together(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
         typical=max((r.typical for r in reports if math.isfinite(r.typical)), default=math.nan),
         notes=tuple(dict.fromkeys([*notes, *_remarks(reports)])),
         diagnoses=tuple(reversed(diagnoses.values())),
+        contract_calls=dict(sum((Counter(report.contract_calls) for report in reports), Counter())),
         evidence=next((r.evidence for r in reports if r.verdict is Verdict.FAIL), reports[0].evidence),
     )
 

@@ -17,9 +17,8 @@ from fdcheck.execution import Execution, Progress
 from fdcheck.problem import paths, trees
 from fdcheck.problem.budget import BROKEN_OFF, TIME_LIMIT, Budget
 from fdcheck.problem.change import RAISED, Change, Evaluated, Points, private_copy
-from fdcheck.problem.magnitudes import typical_magnitudes
+from fdcheck.problem.magnitudes import require_finite, typical_magnitudes
 from fdcheck.problem.stacks import StackedChange, coupling, misfit
-from fdcheck.problem.trees import Layout
 from fdcheck.problem.watching import changed_one, kept_copies, watched_there
 from fdcheck.problem.wording import described, leaf_types
 from fdcheck.problem.workers import Interrupted, RaisedThere, Workers
@@ -203,7 +202,7 @@ class Problem:
                 + leaf_types(leaves, inputs)
             )
         self.inputs = paths.select(inputs, input_paths, "input_paths")
-        _require_finite(trees.coordinates(leaves, self.inputs), self.inputs)
+        require_finite(trees.coordinates(leaves, self.inputs), self.inputs)
         self.leaves = [private_copy(leaf) for leaf in leaves]
         is_elsewhere = execution.executor is not None or execution.timeout is not None
         self._workers = Workers(execution) if is_elsewhere else None
@@ -390,15 +389,3 @@ def measurable_problem(
     if not problem.inputs.size or not problem.outputs.size:
         raise InvalidInput("x0, apply: expected at least one element on each side, got an array of size 0")
     return problem
-
-
-def _require_finite(x: NDArray[Any], layout: Layout) -> None:
-    """Raise InvalidInput where a coordinate is NaN or infinite: nothing can be moved there."""
-    bad = np.flatnonzero(~np.isfinite(x))
-    if bad.size:
-        leaf = layout.leaf_at(int(bad[0]))
-        place = f"{leaf.path}{list(leaf.index(int(bad[0]))) or ''}"
-        raise InvalidInput(
-            f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
-            "with input_paths, or move x0"
-        )

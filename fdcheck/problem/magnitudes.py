@@ -1,4 +1,4 @@
-"""What size is typical of the numbers in an input."""
+"""The numbers in an input: that they are finite, and what size is typical of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fdcheck.problem import trees
 from fdcheck.problem.trees import Layout
+from fdcheck.results import InvalidInput
 
 
 def typical_magnitudes(leaves: Sequence[Any], layout: Layout) -> tuple[Mapping[int, float], float]:
@@ -39,3 +40,15 @@ def _median(sizes: Sequence[NDArray[np.float64]], default: float) -> float:
     """Return the upper median of all of these numbers, or a default where there is none."""
     usable = sizes[0] if len(sizes) == 1 else np.concatenate(sizes)
     return float(np.partition(usable, len(usable) // 2)[len(usable) // 2]) if usable.size else default
+
+
+def require_finite(x: NDArray[Any], layout: Layout) -> None:
+    """Raise InvalidInput where a coordinate is NaN or infinite: nothing can be moved there."""
+    bad = np.flatnonzero(~np.isfinite(x))
+    if bad.size:
+        leaf = layout.leaf_at(int(bad[0]))
+        place = f"{leaf.path}{list(leaf.index(int(bad[0]))) or ''}"
+        raise InvalidInput(
+            f"x0: expected finite numbers, got {float(x[bad[0]])} at {place} ({bad.size} such); select other inputs "
+            "with input_paths, or move x0"
+        )

@@ -70,6 +70,8 @@ def vector(value: Any) -> str:
     if isinstance(value, Mapping):
         text = ", ".join(f"{key!r}: {vector(part)}" for key, part in itertools.islice(value.items(), _SHOWN_PARTS))
         return f"{{{text}{', ...' if len(value) > _SHOWN_PARTS else ''}}}"
+    if isinstance(value, list | tuple) and all(isinstance(part, int | float) for part in value):
+        value = np.array(value)
     if isinstance(value, list | tuple):
         text = ", ".join(vector(part) for part in value[:_SHOWN_PARTS])
         return f"({text}{', ...' if len(value) > _SHOWN_PARTS else ''})"
