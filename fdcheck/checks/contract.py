@@ -129,7 +129,7 @@ class Owing:
             if answers is not None:
                 known = Known(np.arange(product.into.size), answers.T if name == "jvp" else answers)
                 product = dataclasses.replace(product, known=known)
-                first = Asked(first.vector, first.product)
+                first = dataclasses.replace(first, terms=product.terms(first.vector, first.product))
             dense = _about_vectors(product, first, same, seed, self._findings)
             if dense is not None:
                 sound[name] = product, dense
@@ -240,7 +240,7 @@ def _first(product: Linear, seed: int) -> Asked:
     """
     v = random_vector(product.into, _draw(product, seed))
     with _with_vector(product, v):
-        return Asked(v, product(v))
+        return product.asked(v)
 
 
 def _repeated(
@@ -275,7 +275,7 @@ def _repeated(
     noise = np.where(np.isfinite(second.noise), second.noise, 0.0)
     if not noise.any():
         return product, v
-    if exact is None and (noise > product.rounding(v.size_of(product))).any():
+    if exact is None and (noise > product.rounding(v.terms)).any():
         notes.append(f"two equal calls of {endpoint.name} differ by up to {noise.max():.2g}, within tolerance")
     return dataclasses.replace(product, noise=by_leaf(product.out, noise)), v
 
@@ -288,8 +288,8 @@ def _about_vectors(
     vector = constant_vector(product.into, _draw(product, seed))
     try:
         with _with_vector(product, v.vector):
-            w = Asked(vector, product(vector))
-            total = Asked(v.vector + 2 * vector, product(v.vector + 2 * vector), (v, w))
+            w = product.asked(vector)
+            total = Asked(v.vector + 2 * vector, product(v.vector + 2 * vector), v.terms + 2 * w.terms)
             if Status.NONLINEAR not in skip:
                 found += linearity_finding(product, v, w, total, in_parts)
             if Status.LAYOUT not in skip:

@@ -81,7 +81,7 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
             yield _finding(product, text + _size_likeness(answer, v.product, factor), v=v.vector)
     zero = np.zeros(product.into.size)
     nothing = np.where(np.isfinite(v.product), product(zero), 0.0)
-    off = difference(product, nothing, np.zeros(product.out.size), product.rounding(v.size_of(product)) + still)
+    off = difference(product, nothing, np.zeros(product.out.size), product.rounding(v.terms) + still)
     if off:
         yield _finding(product, f"{name} of zeros is not zero; it differs {off}", zeros=zero)
 

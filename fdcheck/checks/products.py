@@ -119,6 +119,11 @@ class Linear:
             self.endpoint(self.problem.arguments(), tangent(self.into, vector), where="x0 and a random vector")
         )
 
+    def asked(self, vector: Vector) -> Asked:
+        """Return the product with a vector, and the sizes of its terms."""
+        product = self(vector)
+        return Asked(vector, product, self.terms(vector, product))
+
     def read(self, result: Any) -> Vector:
         """Return what the callable gave as a vector."""
         return returned(self.endpoint.name, result, self.out, self.like, self.endpoint.skip)[0]
@@ -155,8 +160,8 @@ class Linear:
         Two products of a right endpoint are each off by no more than ``rtol`` of their terms (an iterative solver is
         not exactly linear), and by rounding and noise.
         """
-        terms, noise = asked.size_of(self), self.atol * asked.weight + self.noise
-        allowed: Vector = 2 * self.rtol * terms + self.rounding(terms) + noise
+        noise = self.atol * asked.weight + self.noise
+        allowed: Vector = 2 * self.rtol * asked.terms + self.rounding(asked.terms) + noise
         return allowed
 
     def repeatable(self, asked: Asked, rtol: float) -> Vector:
@@ -164,9 +169,8 @@ class Linear:
 
         The same terms may be added up in another order, and an iterative solver may start from its last solution.
         """
-        terms = asked.size_of(self)
-        rounding = _REORDERED * self.roundoff * by_leaf(self.out, terms) + _SUBNORMALS * self.smallest
-        repeatable: Vector = 2 * rtol * terms + rounding + self.atol * asked.weight + self.noise
+        rounding = _REORDERED * self.roundoff * by_leaf(self.out, asked.terms) + _SUBNORMALS * self.smallest
+        repeatable: Vector = 2 * rtol * asked.terms + rounding + self.atol * asked.weight + self.noise
         return repeatable
 
     def rounding(self, terms: Vector) -> Vector:
@@ -192,26 +196,18 @@ class Asked:
 
     Parameters
     ----------
-    vector, product : ndarray
-        The vector, and the product with it.
-    parts : (Asked, Asked) or None
-        Where the vector is v + 2 w, those.
+    vector, product, terms : ndarray
+        The vector, the product with it, and the sizes of the terms that add up to each element of that.
     """
 
     vector: Vector
     product: Vector
-    parts: tuple[Asked, Asked] | None = None
+    terms: Vector
 
     @cached_property
     def weight(self) -> float:
         """Sum of the sizes of the elements of the vector."""
         return float(np.abs(self.vector).sum())
-
-    def size_of(self, product: Linear) -> Vector:
-        """Return the sizes of the terms that add up to each element of the product."""
-        if self.parts is None:
-            return product.terms(self.vector, self.product)
-        return self.parts[0].size_of(product) + 2 * self.parts[1].size_of(product)
 
 
 def linear_map(
@@ -309,7 +305,7 @@ def batched_findings(
         message = f"a stack of {count} vectors gave shape {together.shape}; the loop gives {loop.shape}."
         return [Finding(name, Status.BATCHED, message)]
     for vector, got, expected in zip(vectors, together, loop, strict=True):
-        allowed = product.allowed(Asked(vector, expected))
+        allowed = product.allowed(Asked(vector, expected, product.terms(vector, expected)))
         off = difference(product, got, expected, allowed, GRAINS)
         if off:
             text = f"{name} of a stack of {count} vectors differs from the loop {off}."

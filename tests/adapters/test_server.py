@@ -58,7 +58,7 @@ def test_an_endpoint_that_raises_is_told_in_the_words_of_the_server(debug, serve
     words = "the adjoint is missing (" if debug else "Internal Server Error (its log has file and line; served with"
     assert words in finding.message
     assert ("tesseract_api.py, line" in finding.message) is debug
-    assert report.endpoint_calls["vector_jacobian_product"] == 1
+    assert report.endpoint_calls["vector_jacobian_product"] == 2  # once with a dense vector, once with a unit vector
 
 
 def test_what_a_server_refuses_ends_the_command_with_its_words(serve, tmp_path):

@@ -24,8 +24,8 @@ def found(answer, matrix=MATRIX, rtol=1e-3, units=None):
     product = linear_map(Function("jvp", jvp), problem, rtol=rtol, known=Known(units, matrix[units]))
     v = np.zeros(4)
     v[units] = V[units]
-    of_v, of_w = Asked(v, product(v)), Asked(W, product(W))
-    findings = linearity_finding(product, of_v, of_w, Asked(v + 2 * W, product(v + 2 * W), (of_v, of_w)))
+    of_v, of_w = product.asked(v), product.asked(W)
+    findings = linearity_finding(product, of_v, of_w, Asked(v + 2 * W, product(v + 2 * W), of_v.terms + 2 * of_w.terms))
     assert product.endpoint.calls <= 6
     return findings[0] if findings else None
 
