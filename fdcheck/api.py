@@ -187,7 +187,7 @@ def verify(
         max_output_samples=max_output_samples, max_failures=max_failures, seed=seed, contract=contract, skip=skip,
     )  # fmt: skip
     given = given_endpoints({"jacobian": jacobian, "jvp": jvp, "vjp": vjp}, settings)
-    Function("apply", apply)
+    Function("apply", apply)  # refuses what cannot be called
     with np.errstate(all="ignore"), told(progress) as tell:  # overflow and NaN beside x0 are no reason to warn
         asked = Asked(apply, given, settings, directions, tell, checked_execution(execution))
         return check_at_points(functools.partial(check_point, sparsity=sparsity), asked, x0, further)
