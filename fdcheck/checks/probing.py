@@ -84,6 +84,11 @@ class Probe:
     factors: dict[str, float] = field(default_factory=dict)
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether noise, curvature or the edge of a domain hides the slope of an output that is finite at x0."""
+        return bool(np.isin(self.slope.code, (kernels.NOISE, kernels.CURVATURE, kernels.EDGE)).any())
+
+    @property
     def is_open(self) -> bool:
         """Whether a disagreement is left that no column measured alone explains."""
         return any(residual.stands_out(1.0).any() for residual in self.residuals)

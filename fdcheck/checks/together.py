@@ -60,8 +60,11 @@ def told(problem: Problem, probe: Probe, what: str) -> Told:
         places = ", ".join(dict.fromkeys(problem.inputs.element(int(a.part.columns[0])) for a in probe.alone))
         return Told((f"{others} do not agree; that was traced to {places}, and there are more",), ())
     if not names:
+        if probe.is_hidden:
+            names = [view.name for view in probe.views]
+            return _undecided(names, f"{others} could not be decided: noise or curvature hides what they do.")
         if not known:
-            return Told((f"{others} could not be decided: noise, curvature or kinks hide what they do",), ())
+            return Told((f"{others} lie at kinks or jumps, where slopes do not add up",), ())
         return Told((f"{others} agree{_sharpness(probe)}",), ())
     if probe.at_kink:
         return Told((f"{others} lie at kinks, where slopes do not add up, such as {probe.traced}",), ())
