@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +31,15 @@ def findings_of_groups(problem: Problem, found: Coloured) -> list[Finding]:
 
 
 def _finding(problem: Problem, entry: Entry) -> Finding:
-    output, source = problem.outputs.leaf_at(entry.row), problem.inputs.leaf_at(entry.column)
+    output = problem.outputs.leaf_at(entry.row)
+    if entry.column < 0:
+        text = (
+            f"claimed {entry.claimed:.8g} for the sum over inputs that share no output by the pattern, which is off; "
+            "several entries seem to be wrong or to be missing in the pattern."
+        )
+        row = output.index(entry.row)
+        return Finding(entry.endpoint, Status.UNDECIDED, text, output=output.path, output_index=row)
+    source = problem.inputs.leaf_at(entry.column)
     where = "off the pattern, so claimed 0" if entry.is_off_pattern else f"claimed {entry.claimed:.8g}"
     return Finding(
         endpoint=entry.endpoint,
@@ -49,23 +59,37 @@ def off_pattern_note(problem: Problem, found: Coloured) -> list[str]:
     """Return a note that lists the entries which the pattern leaves out."""
     places = [
         f"d {problem.outputs.element(entry.row)} / d {problem.inputs.element(entry.column)}"
-        for entry in {(e.row, e.column): e for e in found.wrong if e.is_off_pattern}.values()
+        for entry in {(e.row, e.column): e for e in found.wrong if e.is_off_pattern and e.column >= 0}.values()
     ]
     if not places:
         return []
     return [f"entries that are not zero and not in the pattern: {', '.join(places)}"]
 
 
+@dataclass(frozen=True)
+class _Entries:
+    """The entries of a pattern with what was found of one endpoint's claims, arrays of shape (nnz,)."""
+
+    name: str
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    moved: NDArray[np.float64]
+    claims: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    error: NDArray[np.float64]
+    code: NDArray[np.int8]
+    excess: NDArray[np.float64]
+    noticed: NDArray[np.float64]
+
+
 def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, settings: Settings) -> list[Pair]:
-    """Return one summary per endpoint, output path and input path of the entries of a pattern."""
-    entries = colours.pattern.tocoo()
-    rows, columns = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
-    group = colours.group[columns]
-    output = np.searchsorted([leaf.start for leaf in problem.outputs.leaves], rows, side="right") - 1
-    source = np.searchsorted([leaf.start for leaf in problem.inputs.leaves], columns, side="right") - 1
-    block = output * len(problem.inputs.leaves) + source
+    """Return one summary per endpoint, output path and input path of the entries of a pattern and those off it."""
+    held = colours.pattern.tocoo()
+    rows, columns = np.asarray(held.row, np.int64), np.asarray(held.col, np.int64)
+    group, moved = colours.group[columns], found.direction[columns]
     rtol_out, rtol_in = default_rtol(problem, settings.rtol)
     rtol = np.maximum(rtol_out[rows], rtol_in[columns])
+    block = _blocks(problem, rows, columns)
     pairs = []
     for e, name in enumerate(found.names):
         claims, slope, error = found.claims[e, group, rows], found.slope[group, rows], found.error[group, rows]
@@ -73,44 +97,80 @@ def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, setting
         wrong = {(entry.row, entry.column): entry for entry in found.wrong if entry.endpoint == name}
         extra = _judged_alone(found, name, rows, columns, code, wrong)
         size = np.maximum(np.abs(slope), np.where(np.isfinite(claims), np.abs(claims), 0.0))
-        tolerance = rtol * size + (settings.atol or 0.0) * np.abs(found.direction[columns])
+        tolerance = rtol * size + (settings.atol or 0.0) * np.abs(moved)
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = np.where(np.isfinite(claims), np.abs(claims - slope) / (tolerance + error), np.inf)
             noticed = np.where(np.abs(slope) > 2 * error, (tolerance + 2 * error) / np.abs(slope), np.nan)
         excess[np.isnan(excess)] = 0.0
-        for b in np.unique(block):
+        entries = _Entries(name, rows, columns, moved, claims, slope, error, code, excess, noticed)
+        added = _blocks(problem, *np.array(extra, np.int64).reshape(-1, 2).T)
+        for b in np.unique(np.append(block, added)):
             own = np.flatnonzero(block == b)
-            fails = code[own] == kernels.DISAGREES
-            worst = own[int(np.argmax(np.where(fails, excess[own], -1.0) if fails.any() else excess[own]))]
-            leaf = problem.outputs.leaf_at(int(rows[worst]))
-            origin = problem.inputs.leaf_at(int(columns[worst]))
-            added = sum(leaf.start <= i < leaf.stop and origin.start <= j < origin.stop for i, j in extra)
-            counts: Counter[str] = Counter()
-            for status, number in zip(*np.unique(code[own], return_counts=True), strict=True):
-                counts[str(STATUS_OF_CODE[int(status)])] += int(number)
-            if added:
-                counts[str(Status.DISAGREES)] += added
-            moved = float(found.direction[columns[worst]])
-            shown = noticed[own][np.isfinite(noticed[own])]
-            pairs.append(
-                Pair(
-                    endpoint=name,
-                    output=leaf.path,
-                    input=origin.path,
-                    entries=len(own) + added,
-                    counts=dict(counts),
-                    claimed=float(claims[worst]) / moved,
-                    estimated=float(slope[worst]) / moved,
-                    error=float(error[worst]) / abs(moved),
-                    eps=math.nan,
-                    output_index=leaf.index(int(rows[worst])),
-                    input_index=origin.index(int(columns[worst])),
-                    excess=float(excess[worst]),
-                    sensitivity=float(shown.max()) if shown.size else math.nan,
-                    typical=float(np.median(shown)) if shown.size else math.nan,
-                )
-            )
+            off = [place for place, of_block in zip(extra, added, strict=True) if of_block == b]
+            pairs.append(_pair(problem, entries, own, len(off)) if own.size else _off_pair(problem, name, off, wrong))
     return pairs
+
+
+def _blocks(problem: Problem, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return which pair of an output and an input leaf each entry lies in."""
+    output = np.searchsorted([leaf.start for leaf in problem.outputs.leaves], rows, side="right") - 1
+    source = np.searchsorted([leaf.start for leaf in problem.inputs.leaves], columns, side="right") - 1
+    return np.asarray(output * len(problem.inputs.leaves) + source, np.int64)
+
+
+def _pair(problem: Problem, entries: _Entries, own: NDArray[np.intp], added: int) -> Pair:
+    """Return the summary of some entries, with so many wrong ones off the pattern beside them."""
+    fails = entries.code[own] == kernels.DISAGREES
+    excess = entries.excess[own]
+    worst = own[int(np.argmax(np.where(fails, excess, -1.0) if fails.any() else excess))]
+    row, column, moved = int(entries.rows[worst]), int(entries.columns[worst]), float(entries.moved[worst])
+    output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
+    counts: Counter[str] = Counter()
+    for code, number in zip(*np.unique(entries.code[own], return_counts=True), strict=True):
+        counts[str(STATUS_OF_CODE[int(code)])] += int(number)
+    if added:
+        counts[str(Status.DISAGREES)] += added
+    shown = entries.noticed[own][np.isfinite(entries.noticed[own])]
+    return Pair(
+        endpoint=entries.name,
+        output=output.path,
+        input=source.path,
+        entries=len(own) + added,
+        counts=dict(counts),
+        claimed=float(entries.claims[worst]) / moved,
+        estimated=float(entries.slope[worst]) / moved,
+        error=float(entries.error[worst]) / abs(moved),
+        eps=math.nan,
+        output_index=output.index(row),
+        input_index=source.index(column),
+        excess=float(entries.excess[worst]),
+        sensitivity=float(shown.max()) if shown.size else math.nan,
+        typical=float(np.median(shown)) if shown.size else math.nan,
+    )
+
+
+def _off_pair(
+    problem: Problem, name: str, places: Sequence[tuple[int, int]], wrong: Mapping[tuple[int, int], Entry]
+) -> Pair:
+    """Return the summary of a block of which the pattern has no entry, although some are not zero."""
+    row, column = places[0]
+    output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
+    entry = wrong.get((row, column))
+    return Pair(
+        endpoint=name,
+        output=output.path,
+        input=source.path,
+        entries=len(places),
+        counts={str(Status.DISAGREES): len(places)},
+        claimed=0.0,
+        estimated=math.nan if entry is None else entry.estimated,
+        error=math.nan if entry is None else entry.error,
+        eps=math.nan,
+        output_index=output.index(row),
+        input_index=source.index(column),
+        excess=math.inf,
+        sensitivity=math.nan,
+    )
 
 
 def _judged_alone(
@@ -125,7 +185,7 @@ def _judged_alone(
 
     A sum that an entry off the pattern makes disagree says nothing against the entry of the pattern in it.
     """
-    off = [(i, j) for (i, j), entry in wrong.items() if entry.is_off_pattern]
+    off = [(i, j) for (i, j), entry in wrong.items() if entry.is_off_pattern and j >= 0]
     fails = code == kernels.DISAGREES
     named = {(i, j) for i, j in wrong if not wrong[i, j].is_off_pattern}
     for k in np.flatnonzero(fails):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
-from fdcheck.checks.locating import tilt
+from fdcheck.checks.locating import located, tilt
 from fdcheck.checks.plan import whole
 from fdcheck.checks.probing import random_direction
 from fdcheck.numerics import kernels
@@ -27,6 +27,10 @@ _WORTHWHILE = 4
 
 _ALONE = 16
 """Columns with wrong entries that are measured alone as well, the worst ones; the others are told by their group."""
+
+_SEARCHED, _LEFT = 4, 1e-3
+"""Rows with several wrong entries in one group that are searched, and entries looked for in each; part of their sum
+that may be left over."""
 
 _NEAR = 0.3
 """Part of a place by which the place that a tilted sum tells may be off."""
@@ -69,7 +73,8 @@ class Entry:
     row, column : int
         Real output and input coordinate.
     claimed, estimated, error : float
-        What is claimed (0 off the pattern), what the group leaves for it, and the error bar of that.
+        What is claimed (0 off the pattern), what the group leaves for it, and the error bar of that. Where the column
+        could not be told, it is -1, and the claim is that of the sum.
     is_off_pattern : bool
         Whether the pattern leaves the entry out.
     """
@@ -230,25 +235,84 @@ def _entries(
     size = np.abs(found.slope[group])
     slope = measure_direction(problem, tilted, Goal(size, allowed), noise, limits.bounds)
     own_column = _column_of_rows(colours, group)
-    result = []
+    result: list[Entry] = []
+    searched = 0
     for e, name in enumerate(found.names):
         product = claims.along(name, tilted)
         if product is None:
             continue
         for row in rows[found.code[e, group, rows] == kernels.DISAGREES]:
-            column = int(own_column[row])
-            value = float(found.claims[e, group, row] - found.slope[group, row])
+            value, error = float(found.claims[e, group, row] - found.slope[group, row]), float(found.error[group, row])
             place = _place(value, float(product[row] - slope.value[row]), len(members))
-            if place is not None:
+            held = int(own_column[row])
+            if place is None and not np.isfinite(value):
+                result.append(_entry(name, int(row), held, held, found.claims[e, group, row], value, error, direction))
+            elif place is not None:
                 column = int(members[place])
-            if column < 0:  # several entries off the pattern in one row
-                column = int(members[0])
-            is_off = column != own_column[row]
-            claimed = 0.0 if is_off else float(found.claims[e, group, row]) / float(direction[column])
-            estimate = claimed - value / float(direction[column])
-            error = float(found.error[group, row]) / abs(float(direction[column]))
-            result.append(Entry(name, int(row), column, claimed, estimate, error, bool(is_off)))
+                result.append(
+                    _entry(name, int(row), column, held, found.claims[e, group, row], value, error, direction)
+                )
+            else:
+                searched += 1
+                several = _several(
+                    problem, claims, noise, limits, name, int(row), members, direction, value, error
+                ) if searched <= _SEARCHED else []  # fmt: skip
+                result += [
+                    _entry(name, int(row), column, held, found.claims[e, group, row], off, bar, direction)
+                    for column, off, bar in several
+                ]
+                if not several:
+                    result.append(Entry(name, int(row), -1, float(found.claims[e, group, row]), np.nan, error, True))
     return result
+
+
+def _entry(
+    name: str, row: int, column: int, held: int, claim: float, value: float, error: float, direction: Vector
+) -> Entry:
+    """Return the entry that leaves a sum off by some value; ``held`` is the column that the pattern has in the row."""
+    moved, is_off = float(direction[column]), column != held
+    claimed = 0.0 if is_off else float(claim) / moved
+    return Entry(name, row, column, claimed, claimed - value / moved, error / abs(moved), is_off)
+
+
+def _several(
+    problem: Problem,
+    claims: Claims,
+    noise: Noise,
+    limits: Limits,
+    name: str,
+    row: int,
+    members: NDArray[np.intp],
+    direction: Vector,
+    value: float,
+    bar: float,
+) -> list[tuple[int, float, float]]:
+    """Return columns that make the sum of one row disagree together, with the value and error bar of each."""
+    base = direction.copy()
+    goal = np.full(problem.outputs.size, np.inf)
+    goal[row] = abs(value) / (8.0 * len(members))
+
+    def sum_of(first: int, last: int, tilted: bool) -> tuple[float, float]:
+        part = np.zeros_like(base)
+        own = members[first:last]
+        part[own] = base[own] * (tilt(last - first) if tilted else 1.0)
+        product = claims.along(name, part)
+        if product is None:
+            return np.nan, np.inf
+        slope = measure_direction(problem, part, Goal(np.abs(product), goal), noise, limits.bounds)
+        return float(product[row] - slope.value[row]), float(slope.error[row])
+
+    whole = abs(value)
+    found: list[tuple[int, float, float]] = []
+    while len(found) < _SEARCHED and abs(value) > max(bar, _LEFT * whole):
+        place, _ = located(sum_of, len(members), value, bar)
+        if place is None:
+            break
+        off, error = sum_of(place, place + 1, False)
+        found.append((int(members[place]), off, error))
+        base[members[place]] = 0.0
+        value, bar = value - off, bar + error
+    return found
 
 
 def _place(value: float, tilted: float, count: int) -> int | None:
@@ -279,7 +343,7 @@ def _measure_alone(
     found: Coloured,
 ) -> None:
     """Measure columns with wrong entries alone, and those whose entries are open; drop wrong entries that agree so."""
-    columns = dict.fromkeys(entry.column for entry in found.wrong)
+    columns = dict.fromkeys(entry.column for entry in found.wrong if entry.column >= 0)
     undecided = np.isin(found.code, (kernels.NOISE, kernels.CURVATURE, kernels.EDGE, kernels.KINK, kernels.JUMP))
     for g in np.flatnonzero(undecided.any(axis=(0, 2))):
         own = _column_of_rows(colours, int(g))[undecided[:, g].any(axis=0)]

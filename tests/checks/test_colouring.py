@@ -169,3 +169,29 @@ def test_where_no_pattern_is_seen_the_report_says_so():
     assert any(note.startswith("sparsity: neither a band nor blocks") for note in report.notes)
     with pytest.raises(fdcheck.InvalidInput, match="sparsity: expected a matrix or 'detect', got 'guess'"):
         fdcheck.verify(lambda x: matrix @ x, np.ones(60), jvp=lambda x, t: matrix @ t, sparsity="guess")
+
+
+def test_several_entries_of_one_row_and_group_are_found():
+    matrix = exact(U).tolil()
+    for column in (600, 903, 1500):  # 600 and 903 share a group with each other and with the diagonal of row 300
+        matrix[300, column] = 0.7
+    report = fdcheck.verify(burgers, U, jacobian=lambda u: matrix.tocsr())
+    assert failing(report) == [(300, 600), (300, 903), (300, 1500)]
+    lacking = fdcheck.verify(
+        lambda u: burgers(u) + np.where(np.arange(N) == 300, 0.7 * (u[600] + u[903]), 0.0), U, jacobian=exact
+    )
+    assert lacking.verdict == "fail"
+    assert failing(lacking) == [(300, 600), (300, 903)]
+
+
+def test_a_block_that_the_pattern_leaves_out_whole_fails():
+    def apply(x):
+        return {"u": x["a"] ** 2, "v": np.sin(x["b"]) + 0.1 * x["a"][:3]}
+
+    x0 = {"a": np.linspace(1, 2, 60), "b": np.linspace(0.1, 0.5, 3)}
+    diagonal = np.concatenate([2 * x0["a"], np.cos(x0["b"])])
+    report = fdcheck.verify(apply, x0, jacobian=lambda x: sparse.diags_array(diagonal, format="csr"))
+    assert report.verdict == "fail"
+    found = {(f.output, f.output_index, f.input, f.input_index) for f in report.findings}
+    assert found == {("v", (k,), "a", (k,)) for k in range(3)}
+    assert [pair.failures for pair in report.pairs if (pair.output, pair.input) == ("v", "a")] == [3]
