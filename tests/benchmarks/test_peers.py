@@ -51,3 +51,13 @@ def test_a_peer_that_raises_is_said_to():
 def test_growth_is_fitted_to_the_larger_checks():
     points = [growth.Point("probe", n, 24, 1e-3 + 1e-6 * n, 1e-6 * n) for n in (100, 10**5, 10**6, 10**7)]
     assert "applies grow as n^0.00 and seconds as n^1.00" in list(growth.table(points))[-1]
+
+
+def test_growth_is_measured_with_each_method():
+    points = list(growth.measured([100, 2000], rounds=1))
+    assert [(point.method, point.n) for point in points] == [
+        ("elementwise", 100), ("probe", 100), ("elementwise", 2000), ("probe", 2000)
+    ]  # fmt: skip
+    applies = {(point.method, point.n): point.applies for point in points}
+    assert applies["elementwise", 2000] > 15 * applies["elementwise", 100]
+    assert applies["probe", 2000] == applies["probe", 100] <= 24
