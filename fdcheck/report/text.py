@@ -134,12 +134,13 @@ def _finding(finding: Finding, is_full: bool, width: int) -> Iterator[str]:
         short = f"claimed {finding.claimed:.6g}, measured {finding.estimated:.6g} +- {finding.error:.1g}"
         yield from _wrapped(short, width, "     ", 0)
         return
-    for sentence in (finding.message, *words.remarks(finding)):
+    yield from _wrapped(finding.message, width, "     ", 0)
+    for name, value in finding.vectors.items():
+        yield from _wrapped(f"{name} = {words.vector(value)}", width, "       ")
+    for sentence in words.remarks(finding):
         yield from _wrapped(sentence, width, "     ", 0)
     if finding.steps and finding.status is not Status.NONFINITE:
         yield from _steps(_spread(finding.steps, width), words.is_two_sided(finding.steps))
-    for name, value in finding.vectors.items():
-        yield from _wrapped(f"{name} = {words.vector(value)}", width, "       ")
 
 
 def _steps(steps: Sequence[Measured], two_sided: bool) -> Iterator[str]:

@@ -76,7 +76,8 @@ def vector(value: Any) -> str:
         text = ", ".join(vector(part) for part in value[:_SHOWN_PARTS])
         return f"({text}{', ...' if len(value) > _SHOWN_PARTS else ''})"
     if isinstance(value, np.ndarray):
-        return " ".join(np.array2string(value, separator=", ", threshold=8, edgeitems=3, precision=8).split())
+        text = np.array2string(value, separator=", ", threshold=8, edgeitems=3, formatter={"float_kind": "{:.8g}".format})
+        return " ".join(text.split())
     return f"{value!r:.80}"
 
 
