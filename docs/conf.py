@@ -31,6 +31,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
     "matplotlib.sphinxext.plot_directive",
     "sphinx_gallery.gen_gallery",
     "numpydoc",
@@ -71,8 +72,15 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"fdcheck {version}"
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"**": []}  # the bar at the top holds the chapters
-html_theme_options = {"show_prev_next": True, "secondary_sidebar_items": ["page-toc"]}
+html_css_files = ["fdcheck.css"]
+html_static_path = ["static"]
+html_sidebars = {page: [] for page in ("index", "getting_started", "tutorial")}  # chapters without pages below them
+html_theme_options = {
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "header_links_before_dropdown": 6,
+    "navigation_with_keys": True,
+}
 
 
 class StatusSection(SphinxDirective):

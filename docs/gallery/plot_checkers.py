@@ -1,6 +1,5 @@
 """
 Checkers on tricky functions
-
 ============================
 
 A checker errs in two ways: it calls a right derivative wrong, or lets a wrong one pass. Here four of them
@@ -100,4 +99,4 @@ for name, said in table.items():
     print(f"{name:15} {alarms} false alarms, {misses} misses in {len(said)} functions")
 
 # %%
-# The real packages on larger functions, with times and calls: :doc:`/benchmarks`.
+# The real packages on larger functions, and times: :doc:`/comparison`.

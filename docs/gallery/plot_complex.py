@@ -1,6 +1,5 @@
 r"""
 Complex derivatives and their conventions
-
 =========================================
 
 The derivative of a complex function is a real matrix of two by two for each entry, and libraries disagree

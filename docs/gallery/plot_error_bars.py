@@ -1,6 +1,5 @@
 """
 Do the error bars hold?
-
 =======================
 
 An error bar is worth something only if the truth lies within it. Here are 300 random functions with known

@@ -1,6 +1,5 @@
 """
 The map of a wrong Jacobian
-
 ===========================
 
 A mistake in a derivative is seldom a single number. It is a block that was transposed, a factor, a term that

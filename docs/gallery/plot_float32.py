@@ -1,6 +1,5 @@
 """
 float32 beside float64
-
 ======================
 
 Derivatives computed in float32 are right to about seven digits. What is hard is to *measure* them in float32:

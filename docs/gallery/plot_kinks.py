@@ -1,6 +1,5 @@
 """
 Kinks, and the slopes of their two sides
-
 ========================================
 
 At a kink there is no derivative, but two slopes. A claim between them is a subgradient, and that is the best

@@ -1,6 +1,5 @@
 """
 A gradient of a million entries
-
 ===============================
 
 Moving inputs one by one takes a few calls for each of them. Beyond 1000 inputs fdcheck moves all of them

@@ -1,6 +1,5 @@
 """
 A solver with noise
-
 ===================
 
 Iterations that stop at a tolerance leave the last digits of a result to chance. Small steps drown in that

@@ -1,6 +1,5 @@
 """
 Which step for a plain difference?
-
 ==================================
 
 Other programs ask for a step: an optimiser, a framework's checker, a finite-difference Jacobian in a solver.

@@ -1,6 +1,5 @@
 """
 A sparse Jacobian in colours
-
 ============================
 
 Two inputs that share no output can be moved at the same time, and each entry is still seen by itself. Inputs

@@ -1,6 +1,5 @@
 """
 The step, and the error that it costs
-
 =====================================
 
 A difference quotient has two errors. A wide step sees the curvature of the function, a narrow one its
