@@ -31,7 +31,7 @@ def apply(x):
 
 
 def vjp(x, ct):
-    """Return the gradients of sum(ct * apply(x)): back through all steps, each with the state that it began from."""
+    """Return the gradients of sum(ct * apply(x)), going back through the time steps."""
     states = [x["start"]]
     for _ in range(STEPS - 1):
         states.append(step(states[-1], x))
