@@ -64,8 +64,8 @@ sphinx_gallery_conf = {
 }
 
 plot_html_show_formats = plot_html_show_source_link = False
-plot_formats = ["svg"]
-plot_rcparams = {"svg.hashsalt": "fdcheck", "figure.constrained_layout.use": True}
+plot_formats = [("png", 150)]  # an SVG would hold the date of its making
+plot_rcparams = {"figure.constrained_layout.use": True}
 plot_apply_rcparams = True
 
 html_theme = "pydata_sphinx_theme"
