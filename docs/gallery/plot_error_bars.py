@@ -56,5 +56,5 @@ plt.show()
 
 # %%
 # Dots below the line are bars that hold. A verdict of ``fail`` rests on them: a claim has to be off by more
-# than the bar *and* the tolerance. In float32 many dots lie on the line, since there the bar is the curvature
-# that the step has left, and that is the error itself.
+# than the bar *and* the tolerance. In float32 many dots lie on the line, and a few just above it: there the bar is the
+# curvature that the step has left, measured, and that is the error itself.
