@@ -145,12 +145,12 @@ def _watched(peer: Peer, case: Case) -> tuple[int, int, str, str]:
         calls += 1
         return case.apply(x)
 
-    _verdict(peer, case.apply, case.right, case.x0)  # imported and compiled
+    verdict(peer, case.apply, case.right, case.x0)  # imported and compiled
     tracemalloc.start()
-    on_right = _verdict(peer, counted, case.right, case.x0)
+    on_right = verdict(peer, counted, case.right, case.x0)
     memory = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    return calls, memory, on_right, _verdict(peer, case.apply, case.wrong, case.x0)
+    return calls, memory, on_right, verdict(peer, case.apply, case.wrong, case.x0)
 
 
 def _seconds(peer: Peer, case: Case) -> float:
@@ -158,12 +158,13 @@ def _seconds(peer: Peer, case: Case) -> float:
     shortest, begun = np.inf, time.perf_counter()
     while time.perf_counter() < begun + _TURN:
         start = time.perf_counter()
-        _verdict(peer, case.apply, case.right, case.x0)
+        verdict(peer, case.apply, case.right, case.x0)
         shortest = min(shortest, time.perf_counter() - start)
     return shortest
 
 
-def _verdict(peer: Peer, apply: Any, vjp: Any, x0: Array) -> str:
+def verdict(peer: Peer, apply: Any, vjp: Any, x0: Array) -> str:
+    """Return what a checker says, or the exception that it raised."""
     try:
         return peer.check(apply, vjp, x0)
     except Exception as error:
