@@ -76,8 +76,11 @@ def vector(value: Any) -> str:
         text = ", ".join(vector(part) for part in value[:_SHOWN_PARTS])
         return f"({text}{', ...' if len(value) > _SHOWN_PARTS else ''})"
     if isinstance(value, np.ndarray):
-        text = np.array2string(value, separator=", ", threshold=8, edgeitems=3, formatter={"float_kind": "{:.8g}".format})
-        return " ".join(text.split())
+        return " ".join(
+            np.array2string(
+                value, separator=", ", threshold=8, edgeitems=3, formatter={"float_kind": "{:.8g}".format}
+            ).split()
+        )
     return f"{value!r:.80}"
 
 
