@@ -59,7 +59,7 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
         if off:
             text = f"{name} of a dense vector v is not the sum of its answers to unit vectors; it differs {off}"
             yield _finding(product, text + _likeness(product, asked), v=asked.vector)
-        noise = np.fmax(noise, np.abs(asked.product - expected))
+        noise = np.fmax(noise, by_leaf(product.out, np.abs(asked.product - expected)))
     if in_parts:
         parts = _parts(product, v.vector)
         off = difference(product, v.product, product(parts[0]) + product(parts[1]), product.allowed(v), GRAINS)
@@ -71,11 +71,14 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
     if off:
         text = f"{name} of v + 2 w is not that of v plus twice that of w; it differs {off}"
         yield _finding(product, text, v=v.vector, w=w.vector)
-    noise = np.fmax(noise, np.abs(total.product - expected))
-    still = _NOISES * by_leaf(product.out, noise) + product.atol + product.noise
+    np.subtract(total.product, expected, out=expected)
+    noise = np.fmax(noise, by_leaf(product.out, np.abs(expected, out=expected)))
+    still = _NOISES * noise + product.atol + product.noise
+    del expected  # an array of the size of the input, where calls follow
     for factor in _factors(product, v.product):
-        answer, expected = product(factor * v.vector), factor * v.product
-        off = difference(product, answer, expected, abs(factor) * product.allowed(v) + still, abs(factor) * GRAINS)
+        answer = product(factor * v.vector)
+        allowed = abs(factor) * product.allowed(v) + still
+        off = difference(product, answer, factor * v.product, allowed, abs(factor) * GRAINS)
         if off:
             text = f"{name} of {factor:g} v is not {factor:g} times that of v; it differs {off}"
             yield _finding(product, text + _size_likeness(answer, v.product, factor), v=v.vector)

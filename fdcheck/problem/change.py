@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -140,10 +140,15 @@ class Along:
     def leaves(self, change: Change) -> Iterator[list[Any]]:
         """Yield private leaves of the input at each point; scalars as 0-d arrays."""
         for multiple in self.multiples.tolist():
-            leaves = change.copies()
+            leaves = change.copies(change.replaced)
             for leaf in change.inputs.leaves:
                 own = slice(leaf.start, leaf.stop)
-                leaves[leaf.position][...] = leaf.filled(_moved(change.x[own], self.direction[own], multiple))
+                moved = _moved(change.x[own], self.direction[own], multiple)
+                if leaf.position in change.replaced:
+                    leaves[leaf.position] = moved.astype(leaf.dtype, copy=False).reshape(leaf.shape)
+                else:
+                    leaves[leaf.position][...] = leaf.filled(moved)
+                del moved
             yield leaves
             del leaves  # before the next copy is made
 
@@ -236,11 +241,21 @@ class Change:
         point = sum(leaf.nbytes for leaf in self.x0 if isinstance(leaf, np.ndarray))
         return point + self.value.nbytes + 8 * self.outputs.size
 
-    def copies(self) -> list[Any]:
-        """Return private copies of the leaves of x0; scalars as 0-d arrays, to be moved in place."""
+    @cached_property
+    def replaced(self) -> frozenset[int]:
+        """Positions of real arrays in C order, which need no copy where every element is moved."""
+        plain = (leaf for leaf in self.inputs.leaves if leaf.parts == 1 and leaf.chosen is None)
+        return frozenset(leaf.position for leaf in plain if self.x0[leaf.position].flags.c_contiguous)
+
+    def copies(self, without: Collection[int] = ()) -> list[Any]:
+        """Return private copies of the leaves of x0; scalars as 0-d arrays, to be moved in place.
+
+        Those at some positions are left as they are, to be replaced.
+        """
         leaves = self.x0.copy()
         for k in self._arrays:
-            leaves[k] = leaves[k].copy("K")
+            if k not in without:
+                leaves[k] = leaves[k].copy("K")
         for k in self._objects:
             leaves[k] = private_copy(leaves[k])
         return leaves

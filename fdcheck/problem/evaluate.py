@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class Bounds:
 
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
+
+    @cached_property
+    def is_open(self) -> bool:
+        """Whether there is no limit at all."""
+        return not (np.isfinite(self.lower).any() or np.isfinite(self.upper).any())
 
     def is_inside(self, x: NDArray[np.floating]) -> bool:
         """Return whether a point, shape (n,), keeps to the limits."""
@@ -142,6 +148,8 @@ def direction_differences(
     """Return f(x0 + multiple * direction) - f(x0) for several multiples, NaN outside of the bounds, shape (k, m)."""
     points = Along(direction, multiples)
     if bounds is None:
+        return problem.differences(points)
+    if bounds.is_open:
         return problem.differences(points)
     inside = np.flatnonzero([bounds.is_inside(problem.x + multiple * direction) for multiple in multiples])
     out = np.full((len(multiples), problem.outputs.size), np.nan)
