@@ -60,6 +60,8 @@ def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, setting
     """Return one summary per endpoint, output path and input path of the entries of a pattern."""
     entries = colours.pattern.tocoo()
     rows, columns = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
+    is_moved = found.direction[columns] != 0  # not those at a bound
+    rows, columns = rows[is_moved], columns[is_moved]
     group = colours.group[columns]
     output = np.searchsorted([leaf.start for leaf in problem.outputs.leaves], rows, side="right") - 1
     source = np.searchsorted([leaf.start for leaf in problem.inputs.leaves], columns, side="right") - 1

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise
+from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Slope
 from fdcheck.numerics.steps import default_rtol
 from fdcheck.problem.callables import Problem
@@ -161,8 +162,17 @@ class View:
         else:
             known = ~((self.cotangents != 0) & ~plain).any(axis=1)
             expected, bar = self.cotangents @ value, combined(self.cotangents, error)
-        off = np.where(np.isfinite(claim), claim - expected, np.inf)
-        return Residual(np.where(known, off, 0.0), bar, self.allowed)
+        off = np.where(known & np.isfinite(claim), claim - expected, 0.0)
+        off[~np.isfinite(claim) & self._has_finite_outputs(slope)] = np.inf  # wrong whatever the slope is
+        return Residual(off, bar, self.allowed)
+
+    def _has_finite_outputs(self, slope: Slope) -> NDArray[np.bool_]:
+        """Return which sums are of outputs that are finite about x0, shape (f,)."""
+        spoiled = (slope.code == kernels.NONFINITE).any(axis=0)
+        if self.cotangents is None:
+            return ~spoiled
+        finite: NDArray[np.bool_] = ~((self.cotangents != 0) & spoiled).any(axis=1)
+        return finite
 
     def known(self, slope: Slope) -> NDArray[np.bool_]:
         """Return which of its sums the slope says something of, shape (f,)."""

@@ -52,11 +52,9 @@ def accounts(report: Report) -> Iterator[tuple[str, str]]:
     if len(report.points) > 1:
         yield "points", _points(report)
     if math.isfinite(report.sensitivity):
-        yield (
-            "noticed",
-            f"an error of {percent(report.typical)} in a typical entry, of {percent(report.sensitivity)} in every "
-            "entry that stands out of its error bar",
-        )
+        typical = f"{percent(report.typical)} in a typical entry, of " if math.isfinite(report.typical) else ""
+        every = f"{percent(report.sensitivity)} in every entry that stands out of its error bar"
+        yield "noticed", f"an error of {typical}{every}"
 
 
 def _calls(report: Report, name: str, calls: int) -> str:
@@ -111,8 +109,10 @@ def counted(number: int, word: str) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a part of one as a percentage of two digits."""
-    return f"{100 * part:.2g} %"
+    """Return a part of one as a percentage of two digits, from ten on as a multiple."""
+    if part >= 9.95:
+        return f"{float(f'{part:.2g}'):.7g} times"
+    return f"{float(f'{100 * part:.2g}'):g} %"
 
 
 def remarked(pair: Pair) -> str:

@@ -134,3 +134,52 @@ def test_what_the_user_passed_is_not_changed():
     fdcheck.verify(network, x0, jacobian=lambda _: matrix, max_evals=20)
     np.testing.assert_array_equal(matrix, kept)
     np.testing.assert_array_equal(x0, POINT)
+
+
+AT_BOUND = np.arange(N) % 3 == 0
+NOT_NEGATIVE = np.where(AT_BOUND, 0.0, np.abs(POINT) + 0.1)
+SLOPES = DRAW.uniform(0.5, 1.5, N)
+
+
+def smooth_sum(x):
+    assert (x >= 0).all()
+    return np.array([np.sum(SLOPES * np.sin(x) + x**2 / 3)])
+
+
+def smooth_gradient(x):
+    return (SLOPES * np.cos(x) + 2 * x / 3)[None]
+
+
+@every_kind
+def test_inputs_at_a_bound_are_moved_to_the_other_side(kind):
+    exact_row = smooth_gradient(NOT_NEGATIVE)
+    report = fdcheck.verify(smooth_sum, NOT_NEGATIVE, **endpoint(kind, exact_row), bounds=(0, 10))
+    assert report.passed, str(report)
+    assert sum(pair.entries for pair in report.pairs) == N
+    assert any(note.startswith("1000 of all 3000 input coordinates, at a bound,") for note in report.notes)
+    wrong = exact_row.copy()
+    wrong[0, 1500] *= 1.5
+    assert AT_BOUND[1500]
+    report = fdcheck.verify(smooth_sum, NOT_NEGATIVE, **endpoint(kind, wrong), bounds=(0, 10))
+    assert [f.input_index for f in report.findings] == [(1500,)], str(report)
+
+
+@pytest.mark.parametrize("beside", [1e-12, 1e-4])
+def test_inputs_just_beside_a_bound_are_looked_at(beside):
+    x = NOT_NEGATIVE + 0.5
+    lower = np.where(AT_BOUND, x - beside, 0.0)
+    wrong = smooth_gradient(x)
+    wrong[0, 1500] = 0.0
+    assert fdcheck.verify(smooth_sum, x, jacobian=smooth_gradient, bounds=(lower, 20)).passed
+    report = fdcheck.verify(smooth_sum, x, jacobian=lambda _: wrong, bounds=(lower, 20))
+    assert [f.input_index for f in report.findings] == [(1500,)], str(report)
+
+
+@every_kind
+def test_a_nan_is_found_where_kinks_hide_the_slope_along_the_probe(kind):
+    x = np.where(np.arange(N) % 7 == 0, 0.0, POINT)
+    claim = np.sign(x)[None]
+    claim[0, 78] = np.nan
+    report = fdcheck.verify(lambda x: np.array([np.sum(np.abs(x))]), x, **endpoint(kind, claim), method="probe")
+    assert report.verdict == "fail", str(report)
+    assert report.applies < 100
