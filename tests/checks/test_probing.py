@@ -183,3 +183,47 @@ def test_a_nan_is_found_where_kinks_hide_the_slope_along_the_probe(kind):
     report = fdcheck.verify(lambda x: np.array([np.sum(np.abs(x))]), x, **endpoint(kind, claim), method="probe")
     assert report.verdict == "fail", str(report)
     assert report.applies < 100
+
+
+def two_sums(x):
+    return {"s": np.sum(np.sin(x["a"])), "t": np.sum(x["b"] ** 2)}
+
+
+TWO = {"a": POINT, "b": DRAW.normal(size=1200)}
+
+
+def two_sums_vjp(x, ct):
+    return {"a": ct["s"] * np.cos(x["a"]), "b": ct["t"] * 2 * x["b"]}
+
+
+def pairs_of(report):
+    return {(pair.output, pair.input): pair for pair in report.pairs}
+
+
+def test_pairs_that_agree_show_numbers_that_agree_beside_a_wrong_entry():
+    def wrong(x, ct):
+        gradient = two_sums_vjp(x, ct)
+        gradient["a"][77] *= 1.5
+        return gradient
+
+    report = fdcheck.verify(two_sums, TWO, vjp=wrong)
+    pairs = pairs_of(report)
+    assert pairs["s", "a"].counts == {"disagrees": 1, "agrees": N - 1}
+    for place in [("s", "b"), ("t", "a"), ("t", "b")]:
+        assert set(pairs[place].counts) == {"agrees"}
+        assert abs(pairs[place].claimed - pairs[place].estimated) <= pairs[place].error
+    assert "Next: one entry is wrong" in str(report)
+
+
+def test_what_is_left_of_a_disagreement_is_undecided_and_no_entry_is_called_the_only_one():
+    def wrong(x, ct):
+        gradient = two_sums_vjp(x, ct)
+        gradient["a"][:50] = 0.0
+        return gradient
+
+    report = fdcheck.verify(two_sums, TWO, vjp=wrong)
+    pairs = pairs_of(report)
+    assert pairs["s", "a"].counts["undecided"] > 0
+    assert set(pairs["t", "b"].counts) == {"agrees"}
+    assert "one entry is wrong" not in str(report)
+    assert "More entries may be wrong than these." in " ".join(str(report).split())
