@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.locating import located, tilt
 from fdcheck.checks.plan import whole
-from fdcheck.checks.residuals import Residual, View, views_of
+from fdcheck.checks.residuals import FEW_ROWS, Residual, View, views_of
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Goal, Slope, as_index, measure_direction
 from fdcheck.numerics.noise import Noise
@@ -281,10 +281,10 @@ def _slope(context: _Context, direction: Vector, goal: Vector) -> Slope:
 
 
 def _measured_alone(context: _Context, column: int, row: int) -> Alone:
-    """Measure one column alone; a vjp is asked for one output."""
-    own = np.array([column])
+    """Measure one column alone; a vjp is asked for the output in doubt, or for all of a few."""
+    own, m = np.array([column]), context.problem.outputs.size
     part = context.problem.narrowed(own)
-    claimed = context.claims.columns(part, np.array([row]))
+    claimed = context.claims.columns(part, np.arange(m) if m <= FEW_ROWS else np.array([row]))
     limits, known = context.limits.of_few(own), context.noise.of_few(own)
     return Alone(part, claimed, measure(part, claimed, context.settings, limits, whole(part), known))
 

@@ -21,7 +21,7 @@ Vector = NDArray[np.float64]
 _SPREAD = 3.0
 """Standard deviations of a sum of errors that each keep to their tolerance: beyond them an entry has to be wrong."""
 
-_FEW_ROWS = 8
+FEW_ROWS = 8
 """Outputs up to which a vjp is asked for each: the output that disagrees is then known without tracing it."""
 
 _COTANGENTS = 2
@@ -265,14 +265,14 @@ def _vjp_view(
 ) -> View | None:
     """Ask a vjp for each of a few outputs, or for a few random sums of many."""
     m = problem.outputs.size
-    if m <= _FEW_ROWS:
+    if m <= FEW_ROWS:
         cotangents = np.eye(m)
     else:
         draw = np.random.default_rng([seed, 0x636F74])
         cotangents = draw.uniform(0.5, 1.5, (_COTANGENTS, m)) * draw.choice([-1.0, 1.0], (_COTANGENTS, m)) * outputs
     gradients = np.empty((len(cotangents), problem.inputs.size))
     for k, cotangent in enumerate(cotangents):
-        gradient = claims.across(cotangent, f"cotangent {k}" if m <= _FEW_ROWS else "a random cotangent")
+        gradient = claims.across(cotangent, f"cotangent {k}" if m <= FEW_ROWS else "a random cotangent")
         if gradient is None:
             return None
         gradients[k] = gradient

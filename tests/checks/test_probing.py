@@ -227,3 +227,13 @@ def test_what_is_left_of_a_disagreement_is_undecided_and_no_entry_is_called_the_
     assert set(pairs["t", "b"].counts) == {"agrees"}
     assert "one entry is wrong" not in str(report)
     assert "More entries may be wrong than these." in " ".join(str(report).split())
+
+
+def test_an_input_that_is_wrong_in_several_outputs_is_named_in_each_of_a_vjp():
+    wrong = exact(POINT)
+    wrong[:, 77] *= 1.5
+    report = fdcheck.verify(network, POINT, vjp=lambda x, ct: wrong.T @ ct)
+    failing = sorted((f.output_index, f.input_index) for f in report.findings)
+    assert failing == [((row,), (77,)) for row in range(M)]
+    assert set(report.pairs[0].counts) == {"disagrees", "agrees"}
+    assert any("the rest agrees" in note for note in report.notes)
