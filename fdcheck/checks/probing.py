@@ -19,6 +19,7 @@ from fdcheck.numerics.steps import scales
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed, Claims
 from fdcheck.problem.evaluate import Bounds
+from fdcheck.problem.trees import Layout
 from fdcheck.settings import Settings
 
 Vector = NDArray[np.float64]
@@ -191,11 +192,29 @@ def _trace(context: _Context, result: Probe) -> None:
             result.traced = context.problem.inputs.element(column)
             result.at_kink = bool(np.isin(codes, (kernels.KINK, kernels.JUMP)).any())
             return
-        result.alone.append(alone)
-        for view, residual in zip(result.views, result.residuals, strict=True):
-            residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
+        others = [_measured_alone(context, other, row) for other in _other_parts(context, result, column)]
+        for one in (alone, *others):
+            result.alone.append(one)
+            moved = float(result.direction[int(one.part.columns[0])])
+            for view, residual in zip(result.views, result.residuals, strict=True):
+                residual.explain(view, one.claimed, one.found, moved)
         if is_one_of_many:
             return
+
+
+def _other_parts(context: _Context, result: Probe, column: int) -> list[int]:
+    """Return the imaginary part that belongs to a real one, or the other way round, where it was moved too.
+
+    An entry that is wrong is wrong in both as a rule, and neighbours that are both wrong are hard to tell apart.
+    """
+    return [k for k in _parts(context.problem.inputs, column) if k != column and result.direction[k] != 0]
+
+
+def _parts(layout: Layout, coordinate: int) -> range:
+    """Return the coordinates of the element that one belongs to: two where it is complex."""
+    leaf = layout.leaf_at(coordinate)
+    first = leaf.start + (coordinate - leaf.start) // leaf.parts * leaf.parts
+    return range(first, first + leaf.parts)
 
 
 def _look_for_factors(context: _Context, result: Probe) -> None:
@@ -284,7 +303,8 @@ def _measured_alone(context: _Context, column: int, row: int) -> Alone:
     """Measure one column alone; a vjp is asked for the output in doubt, or for all of a few."""
     own, m = np.array([column]), context.problem.outputs.size
     part = context.problem.narrowed(own)
-    claimed = context.claims.columns(part, np.arange(m) if m <= FEW_ROWS else np.array([row]))
+    rows = range(m) if m <= FEW_ROWS else _parts(context.problem.outputs, row)
+    claimed = context.claims.columns(part, np.array(rows))
     limits, known = context.limits.of_few(own), context.noise.of_few(own)
     return Alone(part, claimed, measure(part, claimed, context.settings, limits, whole(part), known))
 

@@ -237,3 +237,16 @@ def test_an_input_that_is_wrong_in_several_outputs_is_named_in_each_of_a_vjp():
     assert failing == [((row,), (77,)) for row in range(M)]
     assert set(report.pairs[0].counts) == {"disagrees", "agrees"}
     assert any("the rest agrees" in note for note in report.notes)
+
+
+@every_kind
+def test_a_wrong_complex_entry_is_all_that_is_wrong(kind):
+    weights = DRAW.normal(size=(5, 800)) + 1j * DRAW.normal(size=(5, 800))
+    z = DRAW.normal(size=800) + 1j * DRAW.normal(size=800)
+    wrong = weights * 2 * z
+    wrong[2, 100] *= 1.5
+    forms = {"jacobian": lambda z: wrong, "jvp": lambda z, t: wrong @ t, "vjp": lambda z, ct: wrong.conj().T @ ct}
+    report = fdcheck.verify(lambda z: weights @ z**2, z, **{kind: forms[kind]})
+    places = {(f.output_index, f.input_index) for f in report.findings}
+    assert (report.verdict, places) == ("fail", {((2,), (100,))})
+    assert any("traced to x[100], and the rest agrees" in note for note in report.notes), report.notes
