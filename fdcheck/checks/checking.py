@@ -154,11 +154,11 @@ def _by_colour(
     if found is not None:
         outcome.together = problem.inputs.size
         outcome.measured = len(found.alone)
-        outcome.findings += findings_of_groups(problem, found)
+        outcome.findings += findings_of_groups(problem, colours, found)
         for part, claimed, alone in found.alone:
             for comparison in compared(claimed, alone):
                 add_evidence(outcome.evidence, part, comparison)
-        outcome.notes += off_pattern_note(problem, found)
+        outcome.notes += off_pattern_note(problem, colours, found)
         outcome.pairs += pairs_of_groups(problem, colours, found, settings)
     edge = members_at_bounds(problem, limits.bounds, range(problem.inputs.size))
     if len(edge) and found is not None:

@@ -16,16 +16,54 @@ from fdcheck.problem.callables import Problem
 from fdcheck.results import Finding, Pair, Status
 from fdcheck.settings import Settings
 
+_SHOWN = 10
+"""Outputs that are named of those whose sums were not explained."""
 
-def findings_of_groups(problem: Problem, found: Coloured) -> list[Finding]:
-    """Return the entries that are anything but plain: those measured alone, then those that their group tells."""
+
+def findings_of_groups(problem: Problem, colours: Colours, found: Coloured) -> list[Finding]:
+    """Return the entries that are anything but plain: those measured alone, those that their group tells, and the rest.
+
+    Sums that disagree though no entry explains it are undecided: they keep a check from passing.
+    """
     result: list[Finding] = []
-    told = set()
     for part, claimed, alone in found.alone:
-        told.add(int(part.columns[0]))
         for comparison in compared(claimed, alone):
             result += entry_findings(part, comparison)
-    return result + [_finding(problem, entry) for entry in found.wrong if entry.column not in told]
+    told = _columns_alone(found)
+    result += [_finding(problem, entry) for entry in found.wrong if entry.column not in told]
+    rest = sums_left_open(colours, found)
+    for e, name in enumerate(found.names):
+        rows = sorted({row for k, _, row in rest if k == e})
+        if rows:
+            shown = ", ".join(problem.outputs.element(row) for row in rows[:_SHOWN])
+            shown += f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+            text = (
+                f"several entries that are wrong or not in the pattern add up, and were not told apart, in {shown}. "
+                "Repair what is known first, or give the full pattern as sparsity=."
+            )
+            result.append(Finding(name, Status.UNDECIDED, text))
+    return result
+
+
+def _columns_alone(found: Coloured) -> set[int]:
+    return {int(part.columns[0]) for part, _, _ in found.alone}
+
+
+def sums_left_open(colours: Colours, found: Coloured) -> list[tuple[int, int, int]]:
+    """Return endpoint, group and row of sums that disagree beside what wrong entries explain."""
+    alone = _columns_alone(found)
+    told = {
+        (entry.endpoint, entry.row, int(colours.group[entry.column]))
+        for entry in found.wrong
+        if entry.column not in alone
+    }
+    result = []
+    for e, group, row in np.argwhere(found.code == kernels.DISAGREES).tolist():
+        if (found.names[e], row, group) not in told:
+            value, bar = found.left(colours, e, group, row)
+            if abs(value) > bar:
+                result.append((e, group, row))
+    return result
 
 
 def _finding(problem: Problem, entry: Entry) -> Finding:
@@ -45,15 +83,21 @@ def _finding(problem: Problem, entry: Entry) -> Finding:
     )
 
 
-def off_pattern_note(problem: Problem, found: Coloured) -> list[str]:
+def off_pattern_note(problem: Problem, colours: Colours, found: Coloured) -> list[str]:
     """Return a note that lists the entries which the pattern leaves out."""
-    places = [
-        f"d {problem.outputs.element(entry.row)} / d {problem.inputs.element(entry.column)}"
-        for entry in {(e.row, e.column): e for e in found.wrong if e.is_off_pattern}.values()
-    ]
+    told = _columns_alone(found)
+    places = [(entry.row, entry.column) for entry in found.wrong if entry.is_off_pattern and entry.column not in told]
+    for part, _, alone in found.alone:
+        column = int(part.columns[0])
+        held = colours.pattern[:, [column]].tocoo().row
+        fails = np.flatnonzero((alone.measurement.code == kernels.DISAGREES).any(axis=0)[:, 0])
+        places += [(int(row), column) for row in np.setdiff1d(fails, held)]
     if not places:
         return []
-    return [f"entries that are not zero and not in the pattern: {', '.join(places)}"]
+    names = [
+        f"d {problem.outputs.element(i)} / d {problem.inputs.element(j)}" for i, j in dict.fromkeys(sorted(places))
+    ]
+    return [f"entries that are not zero and not in the pattern: {', '.join(names)}"]
 
 
 def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, settings: Settings) -> list[Pair]:
@@ -73,13 +117,20 @@ def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, setting
         claims, slope, error = found.claims[e, group, rows], found.slope[group, rows], found.error[group, rows]
         code = found.code[e, group, rows].copy()
         wrong = {(entry.row, entry.column): entry for entry in found.wrong if entry.endpoint == name}
+        was_off = code == kernels.DISAGREES
         extra = _judged_alone(found, name, rows, columns, code, wrong)
+        open_rows = {(group, row) for k, group, row in sums_left_open(colours, found) if k == e}
+        for k in np.flatnonzero(was_off):
+            if (int(group[k]), int(rows[k])) in open_rows and code[k] != kernels.DISAGREES:
+                code[k] = kernels.NOISE  # undecided
         size = np.maximum(np.abs(slope), np.where(np.isfinite(claims), np.abs(claims), 0.0))
         tolerance = rtol * size + (settings.atol or 0.0) * np.abs(found.direction[columns])
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = np.where(np.isfinite(claims), np.abs(claims - slope) / (tolerance + error), np.inf)
             noticed = np.where(np.abs(slope) > 2 * error, (tolerance + 2 * error) / np.abs(slope), np.nan)
         excess[np.isnan(excess)] = 0.0
+        is_spoiled = was_off & (code != kernels.DISAGREES)  # the sum is that of another entry too
+        excess[is_spoiled], noticed[is_spoiled] = 0.0, np.nan
         for b in np.unique(block):
             own = np.flatnonzero(block == b)
             fails = code[own] == kernels.DISAGREES

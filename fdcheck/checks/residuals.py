@@ -170,7 +170,7 @@ class View:
         """Return which sums are of outputs that are finite about x0, shape (f,)."""
         spoiled = (slope.code == kernels.NONFINITE).any(axis=0)
         if self.cotangents is None:
-            return ~spoiled
+            return np.asarray(~spoiled)
         finite: NDArray[np.bool_] = ~((self.cotangents != 0) & spoiled).any(axis=1)
         return finite
 
