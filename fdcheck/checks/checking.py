@@ -16,7 +16,7 @@ from fdcheck.checks.evidence import add_evidence
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
 from fdcheck.checks.plan import Plan, expected_applies, sample, whole
-from fdcheck.checks.probing import Members, Probe, probe
+from fdcheck.checks.probing import Members, Probe, members_at_bounds, probe
 from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
 from fdcheck.evidence import Evidence
@@ -103,15 +103,13 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
             _look_together(problem, claims, settings, limits, noise, members, what, not fails, outcome)
         return
     everything = f"all {plan.size} input coordinates"
-    found = _look_together(problem, claims, settings, limits, noise, range(plan.size), everything, True, outcome)
-    if found is None or found.alone or found.is_open:
+    probes = _look_together(problem, claims, settings, limits, noise, range(plan.size), everything, True, outcome)
+    if not probes or any(found.alone or found.is_open for found in probes):
         return
-    probes = [found]
-    for leaf in blunt_leaves(problem, found):
+    for leaf in blunt_leaves(problem, probes[0]):
         own, what = range(leaf.start, leaf.stop), f"the {leaf.size} of {leaf.path}"
         outcome.pairs = [pair for pair in outcome.pairs if pair.input != leaf.path]
-        more = _look_together(problem, claims, settings, limits, noise, own, what, True, outcome)
-        probes += [more] if more is not None else []
+        probes += _look_together(problem, claims, settings, limits, noise, own, what, True, outcome)
     is_enough = all(stands_alone(one) for one in probes) or any(one.alone for one in probes)
     if settings.method == "probe" or is_enough:
         return
@@ -156,12 +154,17 @@ def _by_colour(
     if found is not None:
         outcome.together = problem.inputs.size
         outcome.measured = len(found.alone)
-        outcome.findings += findings_of_groups(problem, found)
+        outcome.findings += findings_of_groups(problem, colours, found)
         for part, claimed, alone in found.alone:
             for comparison in compared(claimed, alone):
                 add_evidence(outcome.evidence, part, comparison)
-        outcome.notes += off_pattern_note(problem, found)
+        outcome.notes += off_pattern_note(problem, colours, found)
         outcome.pairs += pairs_of_groups(problem, colours, found, settings)
+    edge = members_at_bounds(problem, limits.bounds, range(problem.inputs.size))
+    if len(edge) and found is not None:
+        what = f"{problem.inputs.size} input coordinates"
+        rest = claims.only(*(name for name in claims.names if name != "vjp"))
+        _look_together(problem, rest, settings, limits, noise, edge, what, True, outcome)
     if "vjp" in claims.names:
         pairs = outcome.pairs
         outcome.pairs = []
@@ -238,16 +241,34 @@ def _look_together(
     what: str,
     trace: bool,
     outcome: Outcome,
-) -> Probe | None:
-    """Move inputs together, which ``what`` names, and trace what disagrees to columns that are measured alone."""
+) -> list[Probe]:
+    """Move inputs together, which ``what`` names, and trace what disagrees to columns that are measured alone.
+
+    Those at a bound can move to one side only, and are moved by themselves.
+    """
     if claims.hides_entries:
         outcome.notes.append("inputs outside of the sample were not looked at: masked entries hide what they add up to")
     noise = noise or _noise_of_all(problem, limits, settings)
     outcome.scatter = max(outcome.scatter, noise.scatter)
-    found = probe(problem, claims, settings, noise, limits, members, trace)
-    if found is None or not found.direction.any():
-        return None
-    outcome.together = max(outcome.together, int(np.count_nonzero(found.direction)))
+    edge = members_at_bounds(problem, limits.bounds, members)
+    inside = np.setdiff1d(members, edge, assume_unique=True) if len(edge) else members
+    probes = []
+    for own, at_bounds in ((inside, False), (edge, True)):
+        if not len(own):
+            continue
+        found = probe(problem, claims, settings, noise, limits, own, trace, at_bounds)
+        if found is None or not found.direction.any():
+            continue
+        name = f"{len(own)} of {what}" if len(edge) else what
+        _add_probe(problem, found, f"{name}, at a bound" if at_bounds else name, outcome)
+        probes.append(found)
+    together = sum(int(np.count_nonzero(found.direction)) for found in probes)
+    outcome.together = max(outcome.together, together)
+    return probes
+
+
+def _add_probe(problem: Problem, found: Probe, what: str, outcome: Outcome) -> None:
+    """Add what a probe showed to an outcome."""
     about = told(problem, found, what)
     outcome.notes += about.notes
     outcome.findings += about.findings
@@ -257,4 +278,3 @@ def _look_together(
         outcome.measured += len(alone.part.columns)
         pairs += _compare(alone.part, alone.claimed, alone.found, outcome)
     outcome.pairs = merged_pairs([*outcome.pairs, *pairs])
-    return found

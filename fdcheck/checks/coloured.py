@@ -18,28 +18,58 @@ from fdcheck.problem.callables import Problem
 from fdcheck.results import Finding, Pair, Status
 from fdcheck.settings import Settings
 
+_SHOWN = 10
+"""Outputs that are named of those whose sums were not explained."""
 
-def findings_of_groups(problem: Problem, found: Coloured) -> list[Finding]:
-    """Return the entries that are anything but plain: those measured alone, then those that their group tells."""
+
+def findings_of_groups(problem: Problem, colours: Colours, found: Coloured) -> list[Finding]:
+    """Return the entries that are anything but plain: those measured alone, those that their group tells, and the rest.
+
+    Sums that disagree though no entry explains it are undecided: they keep a check from passing.
+    """
     result: list[Finding] = []
-    told = set()
     for part, claimed, alone in found.alone:
-        told.add(int(part.columns[0]))
         for comparison in compared(claimed, alone):
             result += entry_findings(part, comparison)
-    return result + [_finding(problem, entry) for entry in found.wrong if entry.column not in told]
+    told = _columns_alone(found)
+    result += [_finding(problem, entry) for entry in found.wrong if entry.column not in told]
+    rest = sums_left_open(colours, found)
+    for e, name in enumerate(found.names):
+        rows = sorted({row for k, _, row in rest if k == e})
+        if rows:
+            shown = ", ".join(problem.outputs.element(row) for row in rows[:_SHOWN])
+            shown += f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+            text = (
+                f"several entries that are wrong or not in the pattern add up, and were not told apart, in {shown}. "
+                "Repair what is known first, or give the full pattern as sparsity=."
+            )
+            result.append(Finding(name, Status.UNDECIDED, text))
+    return result
+
+
+def _columns_alone(found: Coloured) -> set[int]:
+    return {int(part.columns[0]) for part, _, _ in found.alone}
+
+
+def sums_left_open(colours: Colours, found: Coloured) -> list[tuple[int, int, int]]:
+    """Return endpoint, group and row of sums that disagree beside what wrong entries explain."""
+    alone = _columns_alone(found)
+    told = {
+        (entry.endpoint, entry.row, int(colours.group[entry.column]))
+        for entry in found.wrong
+        if entry.column not in alone
+    }
+    result = []
+    for e, group, row in np.argwhere(found.code == kernels.DISAGREES).tolist():
+        if (found.names[e], row, group) not in told:
+            value, bar = found.left(colours, e, group, row)
+            if abs(value) > bar:
+                result.append((e, group, row))
+    return result
 
 
 def _finding(problem: Problem, entry: Entry) -> Finding:
-    output = problem.outputs.leaf_at(entry.row)
-    if entry.column < 0:
-        text = (
-            f"claimed {entry.claimed:.8g} for the sum over inputs that share no output by the pattern, which is off; "
-            "several entries seem to be wrong or to be missing in the pattern."
-        )
-        row = output.index(entry.row)
-        return Finding(entry.endpoint, Status.UNDECIDED, text, output=output.path, output_index=row)
-    source = problem.inputs.leaf_at(entry.column)
+    output, source = problem.outputs.leaf_at(entry.row), problem.inputs.leaf_at(entry.column)
     where = "off the pattern, so claimed 0" if entry.is_off_pattern else f"claimed {entry.claimed:.8g}"
     return Finding(
         endpoint=entry.endpoint,
@@ -55,15 +85,21 @@ def _finding(problem: Problem, entry: Entry) -> Finding:
     )
 
 
-def off_pattern_note(problem: Problem, found: Coloured) -> list[str]:
+def off_pattern_note(problem: Problem, colours: Colours, found: Coloured) -> list[str]:
     """Return a note that lists the entries which the pattern leaves out."""
-    places = [
-        f"d {problem.outputs.element(entry.row)} / d {problem.inputs.element(entry.column)}"
-        for entry in {(e.row, e.column): e for e in found.wrong if e.is_off_pattern and e.column >= 0}.values()
-    ]
+    told = _columns_alone(found)
+    places = [(entry.row, entry.column) for entry in found.wrong if entry.is_off_pattern and entry.column not in told]
+    for part, _, alone in found.alone:
+        column = int(part.columns[0])
+        held = colours.pattern[:, [column]].tocoo().row
+        fails = np.flatnonzero((alone.measurement.code == kernels.DISAGREES).any(axis=0)[:, 0])
+        places += [(int(row), column) for row in np.setdiff1d(fails, held)]
     if not places:
         return []
-    return [f"entries that are not zero and not in the pattern: {', '.join(places)}"]
+    names = [
+        f"d {problem.outputs.element(i)} / d {problem.inputs.element(j)}" for i, j in dict.fromkeys(sorted(places))
+    ]
+    return [f"entries that are not zero and not in the pattern: {', '.join(names)}"]
 
 
 @dataclass(frozen=True)
@@ -84,30 +120,39 @@ class _Entries:
 
 def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, settings: Settings) -> list[Pair]:
     """Return one summary per endpoint, output path and input path of the entries of a pattern and those off it."""
-    held = colours.pattern.tocoo()
-    rows, columns = np.asarray(held.row, np.int64), np.asarray(held.col, np.int64)
+    entries = colours.pattern.tocoo()
+    rows, columns = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
+    is_moved = found.direction[columns] != 0  # not those at a bound
+    rows, columns = rows[is_moved], columns[is_moved]
     group, moved = colours.group[columns], found.direction[columns]
+    block = _blocks(problem, rows, columns)
     rtol_out, rtol_in = default_rtol(problem, settings.rtol)
     rtol = np.maximum(rtol_out[rows], rtol_in[columns])
-    block = _blocks(problem, rows, columns)
     pairs = []
     for e, name in enumerate(found.names):
         claims, slope, error = found.claims[e, group, rows], found.slope[group, rows], found.error[group, rows]
         code = found.code[e, group, rows].copy()
         wrong = {(entry.row, entry.column): entry for entry in found.wrong if entry.endpoint == name}
+        was_off = code == kernels.DISAGREES
         extra = _judged_alone(found, name, rows, columns, code, wrong)
+        open_rows = {(group, row) for k, group, row in sums_left_open(colours, found) if k == e}
+        for k in np.flatnonzero(was_off):
+            if (int(group[k]), int(rows[k])) in open_rows and code[k] != kernels.DISAGREES:
+                code[k] = kernels.NOISE  # undecided
         size = np.maximum(np.abs(slope), np.where(np.isfinite(claims), np.abs(claims), 0.0))
         tolerance = rtol * size + (settings.atol or 0.0) * np.abs(moved)
         with np.errstate(divide="ignore", invalid="ignore"):
             excess = np.where(np.isfinite(claims), np.abs(claims - slope) / (tolerance + error), np.inf)
             noticed = np.where(np.abs(slope) > 2 * error, (tolerance + 2 * error) / np.abs(slope), np.nan)
         excess[np.isnan(excess)] = 0.0
-        entries = _Entries(name, rows, columns, moved, claims, slope, error, code, excess, noticed)
+        is_spoiled = was_off & (code != kernels.DISAGREES)  # the sum is that of another entry too
+        excess[is_spoiled], noticed[is_spoiled] = 0.0, np.nan
+        of_name = _Entries(name, rows, columns, moved, claims, slope, error, code, excess, noticed)
         added = _blocks(problem, *np.array(extra, np.int64).reshape(-1, 2).T)
         for b in np.unique(np.append(block, added)):
             own = np.flatnonzero(block == b)
             off = [place for place, of_block in zip(extra, added, strict=True) if of_block == b]
-            pairs.append(_pair(problem, entries, own, len(off)) if own.size else _off_pair(problem, name, off, wrong))
+            pairs.append(_pair(problem, of_name, own, len(off)) if own.size else _off_pair(problem, name, off, wrong))
     return pairs
 
 
@@ -185,7 +230,7 @@ def _judged_alone(
 
     A sum that an entry off the pattern makes disagree says nothing against the entry of the pattern in it.
     """
-    off = [(i, j) for (i, j), entry in wrong.items() if entry.is_off_pattern and j >= 0]
+    off = [(i, j) for (i, j), entry in wrong.items() if entry.is_off_pattern]
     fails = code == kernels.DISAGREES
     named = {(i, j) for i, j in wrong if not wrong[i, j].is_off_pattern}
     for k in np.flatnonzero(fails):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +29,15 @@ _WORTHWHILE = 4
 _ALONE = 16
 """Columns with wrong entries that are measured alone as well, the worst ones; the others are told by their group."""
 
-_SEARCHED, _LEFT = 4, 1e-3
-"""Rows with several wrong entries in one group that are searched, and entries looked for in each; part of their sum
-that may be left over."""
+_TRACED = 4
+"""Sums that several entries make disagree which are traced, and columns to which one is traced, at most."""
 
-_NEAR = 0.3
-"""Part of a place by which the place that a tilted sum tells may be off."""
+_READ = 32.0
+"""How many times finer than one place of its group a sum that tells places is measured."""
+
+_NEAR, _READABLE = 0.005, 0.3
+"""Part of a place by which a place that is read off may miss a whole number, beside its error bar; and the error bar
+from which on nothing is read off."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,7 @@ class Entry:
     row, column : int
         Real output and input coordinate.
     claimed, estimated, error : float
-        What is claimed (0 off the pattern), what the group leaves for it, and the error bar of that. Where the column
-        could not be told, it is -1, and the claim is that of the sum.
+        What is claimed (0 off the pattern), what the group leaves for it, and the error bar of that.
     is_off_pattern : bool
         Whether the pattern leaves the entry out.
     """
@@ -106,6 +109,10 @@ class Coloured:
         Entries that disagree, worst first.
     alone : list of (Problem, Claimed, Elementwise)
         Columns measured alone.
+    several : list of (int, int, int)
+        Endpoint, group and row of sums that disagree by more than one entry: no place could be read off.
+    rtol : ndarray, shape (m,)
+        Relative tolerance of each output.
     """
 
     names: tuple[str, ...]
@@ -116,6 +123,22 @@ class Coloured:
     direction: Vector
     wrong: list[Entry]
     alone: list[tuple[Problem, Claimed, Elementwise]]
+    several: list[tuple[int, int, int]]
+    rtol: Vector
+
+    def left(self, colours: Colours, e: int, group: int, row: int) -> tuple[float, float]:
+        """Return by how much a sum is off beside what columns measured alone explain, and what it may be off."""
+        value = float(self.claims[e, group, row] - self.slope[group, row])
+        bar = 2.0 * float(self.error[group, row] + self.rtol[row] * abs(self.slope[group, row]))
+        for part, claimed, alone in self.alone:
+            column = int(part.columns[0])
+            if colours.group[column] != group or self.names[e] not in claimed.names:
+                continue
+            moved = float(self.direction[column])
+            claim = claimed.matrix[claimed.names.index(self.names[e]), row, 0]
+            value -= float(claim - alone.measurement.estimate[row, 0]) * moved
+            bar += 2.0 * float(alone.measurement.error[row, 0]) * abs(moved)
+        return (value, bar) if math.isfinite(value) else (0.0, bar)  # a claim that is not finite was found
 
 
 def colours_of(pattern: Any) -> Colours:
@@ -168,6 +191,7 @@ def look_by_colour(
     if not claimed:
         return None
     against = np.array(list(claimed.values()))
+    rtol_out, rtol_in = default_rtol(problem, settings.rtol)
     goal = _goal(problem, settings, against, noise)
     slopes = [
         measure_direction(problem, d, goal(against[:, g], d), noise, limits.bounds, against[:, g])
@@ -182,11 +206,13 @@ def look_by_colour(
         direction,
         [],
         [],
+        [],
+        np.maximum(rtol_out, rtol_in.max()),
     )
     for g, (slope, d) in enumerate(zip(slopes, of_group, strict=True)):
         rows = np.flatnonzero((slope.code == kernels.DISAGREES).any(axis=0))
         if rows.size:
-            found.wrong.extend(_entries(problem, claims, noise, limits, colours, found, g, d, rows))
+            _tell_apart(problem, claims, noise, limits, colours, found, g, d, rows)
     found.wrong.sort(key=lambda entry: -abs(entry.claimed - entry.estimated) / max(entry.error, 1e-300))
     _measure_alone(problem, claims, settings, noise, limits, colours, found)
     return found
@@ -210,7 +236,7 @@ def _goal(problem: Problem, settings: Settings, claims: NDArray[np.float64], noi
     return goal
 
 
-def _entries(
+def _tell_apart(
     problem: Problem,
     claims: Claims,
     noise: Noise,
@@ -220,108 +246,67 @@ def _entries(
     group: int,
     direction: Vector,
     rows: NDArray[np.intp],
-) -> list[Entry]:
-    """Return the entries that make sums of a group disagree: a tilted sum tells which column is to blame in each row.
+) -> None:
+    """Add the entries that make sums of a group disagree, and the sums in which it is several.
 
+    A tilted sum tells which column is to blame in each row, and a sum with random weights whether it is that one alone.
     An error in the column that the pattern has in a row is that entry's; one elsewhere is off the pattern.
     """
     members = np.flatnonzero(colours.group == group)
-    tilted = direction.copy()
-    tilted[members] *= tilt(len(members))
     allowed = np.full(problem.outputs.size, np.inf)
     own = found.claims[:, group]
     off = np.nanmax(np.where(np.isfinite(own), np.abs(own - found.slope[group]), 0.0), axis=0)
-    allowed[rows] = np.maximum(off[rows] / (8.0 * len(members)), found.error[group, rows])
-    size = np.abs(found.slope[group])
-    slope = measure_direction(problem, tilted, Goal(size, allowed), noise, limits.bounds)
+    allowed[rows] = np.maximum(off[rows] / (_READ * len(members)), found.error[group, rows])
+    goal = Goal(np.abs(found.slope[group]), allowed)
+    random = np.random.default_rng([group, 0x746F6C64]).permutation(tilt(len(members)))
+    sums = []
+    for weights in (tilt(len(members)), random):
+        weighted = direction.copy()
+        weighted[members] *= weights
+        slope = measure_direction(problem, weighted, goal, noise, limits.bounds)
+        sums.append((weights, slope, {name: claims.along(name, weighted) for name in found.names}))
     own_column = _column_of_rows(colours, group)
-    result: list[Entry] = []
-    searched = 0
     for e, name in enumerate(found.names):
-        product = claims.along(name, tilted)
-        if product is None:
-            continue
-        for row in rows[found.code[e, group, rows] == kernels.DISAGREES]:
-            value, error = float(found.claims[e, group, row] - found.slope[group, row]), float(found.error[group, row])
-            place = _place(value, float(product[row] - slope.value[row]), len(members))
-            held = int(own_column[row])
-            if place is None and not np.isfinite(value):
-                result.append(_entry(name, int(row), held, held, found.claims[e, group, row], value, error, direction))
-            elif place is not None:
-                column = int(members[place])
-                result.append(
-                    _entry(name, int(row), column, held, found.claims[e, group, row], value, error, direction)
-                )
-            else:
-                searched += 1
-                several = _several(
-                    problem, claims, noise, limits, name, int(row), members, direction, value, error
-                ) if searched <= _SEARCHED else []  # fmt: skip
-                result += [
-                    _entry(name, int(row), column, held, found.claims[e, group, row], off, bar, direction)
-                    for column, off, bar in several
-                ]
-                if not several:
-                    result.append(Entry(name, int(row), -1, float(found.claims[e, group, row]), np.nan, error, True))
-    return result
+        for row in map(int, rows[found.code[e, group, rows] == kernels.DISAGREES]):
+            value, bar = float(found.claims[e, group, row] - found.slope[group, row]), float(found.error[group, row])
+            readings = [
+                (weights, float(product[row] - slope.value[row]) / value, float(slope.error[row] + bar) / abs(value))
+                for weights, slope, products in sums
+                for product in [products[name]]
+                if product is not None and value != 0.0
+            ]
+            place = _place(readings, len(members))
+            column = int(own_column[row]) if place is None else int(members[place])
+            if place == _SEVERAL or column < 0:
+                found.several.append((e, group, row))
+                continue
+            is_off = column != own_column[row]
+            claimed = 0.0 if is_off else float(found.claims[e, group, row]) / float(direction[column])
+            estimate = claimed - value / float(direction[column])
+            error = bar / abs(float(direction[column]))
+            found.wrong.append(Entry(name, row, column, claimed, estimate, error, bool(is_off)))
 
 
-def _entry(
-    name: str, row: int, column: int, held: int, claim: float, value: float, error: float, direction: Vector
-) -> Entry:
-    """Return the entry that leaves a sum off by some value; ``held`` is the column that the pattern has in the row."""
-    moved, is_off = float(direction[column]), column != held
-    claimed = 0.0 if is_off else float(claim) / moved
-    return Entry(name, row, column, claimed, claimed - value / moved, error / abs(moved), is_off)
+_SEVERAL = -1
+"""In place of a place: no single member explains the sums."""
 
 
-def _several(
-    problem: Problem,
-    claims: Claims,
-    noise: Noise,
-    limits: Limits,
-    name: str,
-    row: int,
-    members: NDArray[np.intp],
-    direction: Vector,
-    value: float,
-    bar: float,
-) -> list[tuple[int, float, float]]:
-    """Return columns that make the sum of one row disagree together, with the value and error bar of each."""
-    base = direction.copy()
-    goal = np.full(problem.outputs.size, np.inf)
-    goal[row] = abs(value) / (8.0 * len(members))
+def _place(readings: list[tuple[Vector, float, float]], count: int) -> int | None:
+    """Return the member that sums come from by their ratios to the plain one, None where they cannot be read.
 
-    def sum_of(first: int, last: int, tilted: bool) -> tuple[float, float]:
-        part = np.zeros_like(base)
-        own = members[first:last]
-        part[own] = base[own] * (tilt(last - first) if tilted else 1.0)
-        product = claims.along(name, part)
-        if product is None:
-            return np.nan, np.inf
-        slope = measure_direction(problem, part, Goal(np.abs(product), goal), noise, limits.bounds)
-        return float(product[row] - slope.value[row]), float(slope.error[row])
-
-    whole = abs(value)
-    found: list[tuple[int, float, float]] = []
-    while len(found) < _SEARCHED and abs(value) > max(bar, _LEFT * whole):
-        place, _ = located(sum_of, len(members), value, bar)
-        if place is None:
-            break
-        off, error = sum_of(place, place + 1, False)
-        found.append((int(members[place]), off, error))
-        base[members[place]] = 0.0
-        value, bar = value - off, bar + error
-    return found
-
-
-def _place(value: float, tilted: float, count: int) -> int | None:
-    """Return the member that a sum comes from by the ratio of the tilted sum to it, None if it is no single one."""
-    if not (np.isfinite(value) and np.isfinite(tilted)) or value == 0.0:
+    The first weights grow evenly from 1/2 to 1.
+    """
+    if len(readings) < 2 or not all(math.isfinite(ratio) for _, ratio, _ in readings):
         return None
-    place = (2.0 * tilted / value - 1.0) * count
+    near = [_NEAR + 2.0 * count * spread for _, _, spread in readings]
+    if max(near) > _READABLE:
+        return None
+    place = (2.0 * readings[0][1] - 1.0) * count
     nearest = round(place)
-    return nearest if 0 <= nearest < count and abs(place - nearest) <= _NEAR else None
+    if not 0 <= nearest < count or abs(place - nearest) > near[0]:
+        return _SEVERAL
+    weights, ratio, _ = readings[1]
+    return nearest if 2.0 * count * abs(ratio - float(weights[nearest])) <= near[1] else _SEVERAL
 
 
 def _column_of_rows(colours: Colours, group: int) -> NDArray[np.int64]:
@@ -343,7 +328,7 @@ def _measure_alone(
     found: Coloured,
 ) -> None:
     """Measure columns with wrong entries alone, and those whose entries are open; drop wrong entries that agree so."""
-    columns = dict.fromkeys(entry.column for entry in found.wrong if entry.column >= 0)
+    columns = dict.fromkeys(entry.column for entry in found.wrong)
     undecided = np.isin(found.code, (kernels.NOISE, kernels.CURVATURE, kernels.EDGE, kernels.KINK, kernels.JUMP))
     for g in np.flatnonzero(undecided.any(axis=(0, 2))):
         own = _column_of_rows(colours, int(g))[undecided[:, g].any(axis=0)]
@@ -351,8 +336,60 @@ def _measure_alone(
     for column in list(columns)[:_ALONE]:
         if problem.is_spent:
             return
-        own = np.array([column])
-        part = problem.narrowed(own)
-        claimed = claims.columns(part, np.empty(0, np.int64))
-        alone = measure(part, claimed, settings, limits.of_few(own), whole(part), noise.of_few(own))
-        found.alone.append((part, claimed, alone))
+        _measure_column(problem, claims, settings, noise, limits, found, column)
+    for e, group, row in found.several[:_TRACED]:
+        _trace_row(problem, claims, settings, noise, limits, colours, found, e, group, row)
+
+
+def _measure_column(
+    problem: Problem, claims: Claims, settings: Settings, noise: Noise, limits: Limits, found: Coloured, column: int
+) -> bool:
+    """Measure a column alone, and return whether an entry of it disagrees."""
+    own = np.array([column])
+    part = problem.narrowed(own)
+    claimed = claims.columns(part, np.empty(0, np.int64))
+    alone = measure(part, claimed, settings, limits.of_few(own), whole(part), noise.of_few(own))
+    found.alone.append((part, claimed, alone))
+    return bool((alone.measurement.code == kernels.DISAGREES).any())
+
+
+def _trace_row(
+    problem: Problem,
+    claims: Claims,
+    settings: Settings,
+    noise: Noise,
+    limits: Limits,
+    colours: Colours,
+    found: Coloured,
+    e: int,
+    group: int,
+    row: int,
+) -> None:
+    """Measure columns alone to which a sum leads that disagrees by several entries, until it is explained."""
+    members = np.flatnonzero(colours.group == group)
+    for _ in range(_TRACED):
+        value, bar = found.left(colours, e, group, row)
+        if problem.is_spent or not abs(value) > bar:
+            return
+        known = {int(part.columns[0]) for part, _, _ in found.alone}
+        base = np.where([int(j) in known for j in members], 0.0, found.direction[members])
+        goal = np.full(problem.outputs.size, np.inf)
+        goal[row] = abs(value) / (_READ * len(members))
+
+        def sum_of(
+            first: int, last: int, tilted: bool, base: Vector = base, goal: Vector = goal
+        ) -> tuple[float, float]:
+            part = np.zeros_like(found.direction)
+            weights = tilt(last - first) if tilted else 1.0
+            part[members[first:last]] = base[first:last] * weights
+            slope = measure_direction(problem, part, Goal(np.abs(found.slope[group]), goal), noise, limits.bounds)
+            claim = claims.along(found.names[e], part)
+            if claim is None or not math.isfinite(slope.value[row]):
+                return 0.0, math.inf
+            return float(claim[row] - slope.value[row]), float(slope.error[row])
+
+        place, _ = located(sum_of, len(members), value, bar)
+        if place is None or int(members[place]) in known:
+            return
+        if not _measure_column(problem, claims, settings, noise, limits, found, int(members[place])):
+            return

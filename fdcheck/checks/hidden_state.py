@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Limits
+from fdcheck.numerics.noise import SAME, rounding
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.change import Along
 from fdcheck.results import Finding, Status
@@ -26,9 +27,6 @@ _GROWN = 1.25
 
 CALLS = 14
 """Calls of an endpoint that are watched for changes of its arguments: all that the contract may take."""
-
-SAME = 64.0
-"""Roundoffs by which two calls of apply at x0 may differ: a sum of a few thousand terms in another order."""
 
 _EVENLY = 0.01
 """Part of a step by which the steps of a counter may differ."""
@@ -101,8 +99,7 @@ def come_back(problem: Problem) -> list[Finding]:
     if not values[1].any() or problem.is_spent:
         return []
     size = np.abs(problem.value.astype(np.float64))
-    unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
-    allowed = SAME * unit * size
+    allowed = SAME * rounding(problem)
     if not _is_off(values, allowed).any():
         return []
     values[2], values[3] = _at_x0(problem), _at_x0(problem)

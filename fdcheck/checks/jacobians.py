@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fdcheck.checks.hidden_state import SAME, Same, asked_again
+from fdcheck.checks.hidden_state import Same, asked_again
+from fdcheck.numerics.noise import SAME
 from fdcheck.problem.callables import Breach, Function, Problem
 from fdcheck.problem.jacobians import Matrix, matrix_of
 from fdcheck.problem.wording import described

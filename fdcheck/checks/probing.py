@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.locating import located, tilt
 from fdcheck.checks.plan import whole
-from fdcheck.checks.residuals import Residual, View, views_of
+from fdcheck.checks.residuals import FEW_ROWS, Residual, View, views_of
 from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Goal, Slope, as_index, measure_direction
 from fdcheck.numerics.noise import Noise
@@ -19,6 +19,7 @@ from fdcheck.numerics.steps import scales
 from fdcheck.problem.callables import Problem
 from fdcheck.problem.endpoints import Claimed, Claims
 from fdcheck.problem.evaluate import Bounds
+from fdcheck.problem.trees import Layout
 from fdcheck.settings import Settings
 
 Vector = NDArray[np.float64]
@@ -27,6 +28,10 @@ Members = NDArray[np.int64] | range
 SHARP = 1e-3
 """Part of what tolerances add up to that is measured and traced. A right claim is off by less, also one computed in
 float32 (1e-7 of an entry, where the tolerance is 1e-3), and one entry that is 1 % off stands out of 10**6."""
+
+_TIGHT = 0.1
+"""Part of its scale, and of the room on the other side, below which the room to one side of a coordinate is taken for
+none: moved by so little, it would hide among the others."""
 
 _PLACED = 2.0**-13
 """Error bar of the sums by which a disagreement is traced, in parts of it: a place among 1000 members is then told
@@ -105,6 +110,7 @@ class _Context:
     limits: Limits
     members: Members
     size: Vector
+    are_at_bounds: bool
 
 
 def probe(
@@ -115,6 +121,7 @@ def probe(
     limits: Limits,
     members: Members,
     trace: bool,
+    are_at_bounds: bool = False,
 ) -> Probe | None:
     """Compare the claims with a slope along a random direction, and trace what disagrees to entries.
 
@@ -137,6 +144,8 @@ def probe(
         Coordinates to move.
     trace : bool
         Whether to trace a disagreement.
+    are_at_bounds : bool
+        Whether the members can move to one side only.
 
     Returns
     -------
@@ -144,8 +153,8 @@ def probe(
         None where no endpoint is left. Cost: 4 applies, a call of each jvp, one or two of each vjp; 30 to 60 applies
         and about ten calls for each wrong entry that is traced.
     """
-    context = _Context(problem, claims, settings, noise, limits, members, np.zeros(problem.outputs.size))
-    direction = random_direction(problem, limits.bounds, members, settings.seed)
+    context = _Context(problem, claims, settings, noise, limits, members, np.zeros(problem.outputs.size), are_at_bounds)
+    direction = random_direction(problem, limits.bounds, members, settings.seed, are_at_bounds)
     everything = np.ones(problem.outputs.size, np.bool_)
     views = views_of(problem, claims, direction, settings, everything)
     if not views:
@@ -183,16 +192,35 @@ def _trace(context: _Context, result: Probe) -> None:
             result.traced = context.problem.inputs.element(column)
             result.at_kink = bool(np.isin(codes, (kernels.KINK, kernels.JUMP)).any())
             return
-        result.alone.append(alone)
-        for view, residual in zip(result.views, result.residuals, strict=True):
-            residual.explain(view, alone.claimed, alone.found, float(result.direction[column]))
+        others = [_measured_alone(context, other, row) for other in _other_parts(context, result, column)]
+        for one in (alone, *others):
+            result.alone.append(one)
+            moved = float(result.direction[int(one.part.columns[0])])
+            for view, residual in zip(result.views, result.residuals, strict=True):
+                residual.explain(view, one.claimed, one.found, moved)
         if is_one_of_many:
             return
 
 
+def _other_parts(context: _Context, result: Probe, column: int) -> list[int]:
+    """Return the imaginary part that belongs to a real one, or the other way round, where it was moved too.
+
+    An entry that is wrong is wrong in both as a rule, and neighbours that are both wrong are hard to tell apart.
+    """
+    return [k for k in _parts(context.problem.inputs, column) if k != column and result.direction[k] != 0]
+
+
+def _parts(layout: Layout, coordinate: int) -> range:
+    """Return the coordinates of the element that one belongs to: two where it is complex."""
+    leaf = layout.leaf_at(coordinate)
+    first = leaf.start + (coordinate - leaf.start) // leaf.parts * leaf.parts
+    return range(first, first + leaf.parts)
+
+
 def _look_for_factors(context: _Context, result: Probe) -> None:
     """Note by which factor an endpoint's claims are off, if it is the same along another random direction."""
-    again = random_direction(context.problem, context.limits.bounds, context.members, context.settings.seed + 1)
+    bounds, seed = context.limits.bounds, context.settings.seed + 1
+    again = random_direction(context.problem, bounds, context.members, seed, context.are_at_bounds)
     slope = _slope(context, again, np.fmin.reduce([view.goal(SHARP) for view in result.views]))
     for view, residual in zip(result.views, result.residuals, strict=True):
         if not residual.stands_out(SHARP).any():
@@ -229,8 +257,10 @@ def _place(context: _Context, result: Probe, view: View, which: int) -> tuple[in
         part[members] = base[members]
         if tilted:
             part[members] *= tilt(last - first)
-        slope = _slope(context, part, goal)
-        residual = own.residual(own.times(part, context.claims), slope)
+        claim = own.times(part, context.claims)
+        if not np.isfinite(claim[index]):
+            return math.inf, 0.0
+        residual = own.residual(claim, _slope(context, part, goal))
         return float(residual.value[index]), float(residual.bar[index])
 
     place, is_one_of_many = located(sum_of, len(context.members), value, bar)
@@ -270,16 +300,20 @@ def _slope(context: _Context, direction: Vector, goal: Vector) -> Slope:
 
 
 def _measured_alone(context: _Context, column: int, row: int) -> Alone:
-    """Measure one column alone; a vjp is asked for one output."""
-    own = np.array([column])
+    """Measure one column alone; a vjp is asked for the output in doubt, or for all of a few."""
+    own, m = np.array([column]), context.problem.outputs.size
     part = context.problem.narrowed(own)
-    claimed = context.claims.columns(part, np.array([row]))
+    rows = range(m) if m <= FEW_ROWS else _parts(context.problem.outputs, row)
+    claimed = context.claims.columns(part, np.array(rows))
     limits, known = context.limits.of_few(own), context.noise.of_few(own)
     return Alone(part, claimed, measure(part, claimed, context.settings, limits, whole(part), known))
 
 
-def random_direction(problem: Problem, bounds: Bounds, members: Members, seed: int) -> Vector:
+def random_direction(problem: Problem, bounds: Bounds, members: Members, seed: int, at_bounds: bool = False) -> Vector:
     """Return a direction that moves some coordinates by 0.5 to 1.5 of their scale, less beside a bound.
+
+    Those that lie at a bound stay, since a direction that moves them can be followed to one side only; with
+    ``at_bounds`` it is one for such coordinates, and leads away from their bounds.
 
     Signs alone would miss two swapped columns half of the time, normal deviates an entry that they hardly move.
     """
@@ -289,10 +323,35 @@ def random_direction(problem: Problem, bounds: Bounds, members: Members, seed: i
         own = _index(members, first, first + _BLOCK)
         length = draw.uniform(0.5, 1.5, len(scale[own])) * scale[own]
         length *= draw.choice([-1.0, 1.0], len(length))
-        x = problem.x[own].astype(np.float64)
-        room = 4.0 * np.minimum(x - bounds.lower[own], bounds.upper[own] - x)  # steps go up to an eighth
-        direction[own] = np.clip(length, -room, room)
+        below, above = _rooms(problem, bounds, own)
+        if at_bounds:
+            length = np.abs(length)
+            direction[own] = np.where(above > below, np.minimum(length, above), -np.minimum(length, below))
+        else:
+            room = np.where(_is_tight(below, above, scale[own]), 0.0, np.minimum(below, above))
+            direction[own] = np.clip(length, -room, room)
     return direction
+
+
+def members_at_bounds(problem: Problem, bounds: Bounds, members: Members) -> NDArray[np.int64]:
+    """Return the members that can move to one side only, as they lie at a bound of theirs or just beside it."""
+    scale, found = scales(problem), [np.empty(0, np.int64)]
+    for first in range(0, len(members), _BLOCK):
+        own = _index(members, first, first + _BLOCK)
+        tight = np.flatnonzero(_is_tight(*_rooms(problem, bounds, own), scale[own]))
+        found.append(np.asarray(members[first : first + _BLOCK], np.int64)[tight])
+    return np.concatenate(found)
+
+
+def _rooms(problem: Problem, bounds: Bounds, own: NDArray[np.int64] | slice) -> tuple[Vector, Vector]:
+    """Return how far a direction may reach below and above; steps along it go up to an eighth, a quarter is left."""
+    x = problem.x[own].astype(np.float64)
+    return 4.0 * (x - bounds.lower[own]), 4.0 * (bounds.upper[own] - x)
+
+
+def _is_tight(below: Vector, above: Vector, scale: Vector) -> NDArray[np.bool_]:
+    tight: NDArray[np.bool_] = np.minimum(below, above) < _TIGHT * np.minimum(np.maximum(below, above), scale)
+    return tight
 
 
 def _index(members: Members, first: int, last: int) -> NDArray[np.int64] | slice:

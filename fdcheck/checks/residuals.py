@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fdcheck.checks.elementwise import Elementwise
+from fdcheck.numerics import kernels
 from fdcheck.numerics.differences import Slope
 from fdcheck.numerics.steps import default_rtol
 from fdcheck.problem.callables import Problem
@@ -20,7 +21,7 @@ Vector = NDArray[np.float64]
 _SPREAD = 3.0
 """Standard deviations of a sum of errors that each keep to their tolerance: beyond them an entry has to be wrong."""
 
-_FEW_ROWS = 8
+FEW_ROWS = 8
 """Outputs up to which a vjp is asked for each: the output that disagrees is then known without tracing it."""
 
 _COTANGENTS = 2
@@ -161,8 +162,17 @@ class View:
         else:
             known = ~((self.cotangents != 0) & ~plain).any(axis=1)
             expected, bar = self.cotangents @ value, combined(self.cotangents, error)
-        off = np.where(np.isfinite(claim), claim - expected, np.inf)
-        return Residual(np.where(known, off, 0.0), bar, self.allowed)
+        off = np.where(known & np.isfinite(claim), claim - expected, 0.0)
+        off[~np.isfinite(claim) & self._has_finite_outputs(slope)] = np.inf  # wrong whatever the slope is
+        return Residual(off, bar, self.allowed)
+
+    def _has_finite_outputs(self, slope: Slope) -> NDArray[np.bool_]:
+        """Return which sums are of outputs that are finite about x0, shape (f,)."""
+        spoiled = (slope.code == kernels.NONFINITE).any(axis=0)
+        if self.cotangents is None:
+            return np.asarray(~spoiled)
+        finite: NDArray[np.bool_] = ~((self.cotangents != 0) & spoiled).any(axis=1)
+        return finite
 
     def known(self, slope: Slope) -> NDArray[np.bool_]:
         """Return which of its sums the slope says something of, shape (f,)."""
@@ -255,14 +265,14 @@ def _vjp_view(
 ) -> View | None:
     """Ask a vjp for each of a few outputs, or for a few random sums of many."""
     m = problem.outputs.size
-    if m <= _FEW_ROWS:
+    if m <= FEW_ROWS:
         cotangents = np.eye(m)
     else:
         draw = np.random.default_rng([seed, 0x636F74])
         cotangents = draw.uniform(0.5, 1.5, (_COTANGENTS, m)) * draw.choice([-1.0, 1.0], (_COTANGENTS, m)) * outputs
     gradients = np.empty((len(cotangents), problem.inputs.size))
     for k, cotangent in enumerate(cotangents):
-        gradient = claims.across(cotangent, f"cotangent {k}" if m <= _FEW_ROWS else "a random cotangent")
+        gradient = claims.across(cotangent, f"cotangent {k}" if m <= FEW_ROWS else "a random cotangent")
         if gradient is None:
             return None
         gradients[k] = gradient

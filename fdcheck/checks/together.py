@@ -134,7 +134,8 @@ def _typical_sizes(view: View, columns: slice, probe: Probe) -> NDArray[np.float
 def pairs_together(problem: Problem, probe: Probe) -> list[Pair]:
     """Return one summary per endpoint, output path and input path of inputs that were moved together.
 
-    The numbers of a pair are those of the direction at the worst output; columns measured alone are not counted.
+    The numbers of a pair are those of the direction at the worst output; columns measured alone are not counted, and
+    what is wrong in them is taken away from the claim. Sums that are off all the same are undecided.
     """
     alone = [int(a.part.columns[0]) for a in probe.alone]
     found = []
@@ -165,9 +166,14 @@ def _pair(view: View, residual: Residual, probe: Probe, output: Leaf, source: Le
         index: tuple[int, ...] = ()
     else:
         measured, index = float(probe.slope.value[output.start + worst]), output.index(output.start + worst)
+    claimed = float(view.along[sums][worst])
+    if probe.alone and math.isfinite(measured):
+        claimed = measured + float(residual.value[sums][worst])
+    is_unexplained = bool(probe.alone) or (probe.is_open and not probe.at_kink)
+    decided = known & ~residual.stands_out(SHARP)[sums] if is_unexplained else known
     each = 1 if view.is_mixed else moved
     entries = output.size * moved
-    undecided = entries if view.is_mixed and not known.all() else int(np.count_nonzero(~known)) * each
+    undecided = entries if view.is_mixed and not decided.all() else int(np.count_nonzero(~decided)) * each
     counts = {str(Status.AGREES): entries - undecided, str(Status.UNDECIDED): undecided}
     return Pair(
         endpoint=view.name,
@@ -175,7 +181,7 @@ def _pair(view: View, residual: Residual, probe: Probe, output: Leaf, source: Le
         input=source.path,
         entries=entries,
         counts={status: number for status, number in counts.items() if number},
-        claimed=float(view.along[sums][worst]),
+        claimed=claimed,
         estimated=measured,
         error=float(residual.bar[sums][worst]),
         eps=math.nan,

@@ -44,7 +44,7 @@ the less of a cusp or a narrow feature at zero they see."""
 _BLOCK = 2**16
 """Coordinates of a direction that are drawn at once, so that nothing else of the size of x is held."""
 
-_SAME = 64.0
+SAME = 64.0
 """Roundoffs by which two calls at x0 may differ: a sum of a few thousand terms in another order."""
 
 
@@ -178,7 +178,7 @@ def measure_noise(
     again = direction_differences(problem, direction, np.zeros(1))[0]
     again = np.where(np.isfinite(again), np.abs(again), 0.0)
     size = np.maximum(np.maximum(value, again), np.finfo(float).tiny)  # a value of zero may become anything
-    scatter = np.where(again > _SAME * unit * value, again / size, 0.0)
+    scatter = np.where(again > SAME * np.maximum(unit * value, rounding(problem)), again / size, 0.0)
     return Noise(
         level=np.maximum.reduce([level, unit * value, again]),
         unit=unit,
@@ -189,6 +189,24 @@ def measure_noise(
         scatter=float(scatter.max(initial=0.0)),
         is_restless=scatter > 0,
     )
+
+
+def rounding(problem: Problem) -> NDArray[np.float64]:
+    """Return the roundoff of each output, shape (m,): that of the terms that cancel in a small one; infinite for NaN.
+
+    They are taken to be as large as the largest output beside it. One point of a stack is added up in another order
+    than two, whatever is left of the sum: there they are taken to be as large as the inputs too.
+    """
+    size = np.abs(problem.value.astype(np.float64))
+    finite = np.where(np.isfinite(size), size, 0.0)
+    terms = problem.outputs.per_coordinate(
+        float(finite[leaf.start : leaf.stop].max(initial=0.0)) for leaf in problem.outputs.leaves
+    )
+    if problem.course.stacks:
+        x = np.abs(problem.x)
+        terms = terms + float(np.max(x, where=np.isfinite(x), initial=0.0))
+    unit = problem.outputs.per_coordinate(float(np.finfo(leaf.dtype).eps) / 2 for leaf in problem.outputs.leaves)
+    return np.asarray(np.where(np.isfinite(size), unit * terms, np.inf))
 
 
 def noise_from_afar(

@@ -52,11 +52,9 @@ def accounts(report: Report) -> Iterator[tuple[str, str]]:
     if len(report.points) > 1:
         yield "points", _points(report)
     if math.isfinite(report.sensitivity):
-        yield (
-            "noticed",
-            f"an error of {percent(report.typical)} in a typical entry, of {percent(report.sensitivity)} in every "
-            "entry that stands out of its error bar",
-        )
+        typical = f"{percent(report.typical)} in a typical entry, of " if math.isfinite(report.typical) else ""
+        every = f"{percent(report.sensitivity)} in every entry that stands out of its error bar"
+        yield "noticed", f"an error of {typical}{every}"
 
 
 def _calls(report: Report, name: str, calls: int) -> str:
@@ -115,8 +113,10 @@ def counted(number: int, word: str) -> str:
 
 
 def percent(part: float) -> str:
-    """Return a part of one as a percentage of two digits."""
-    return f"{100 * part:.2g} %"
+    """Return a part of one as a percentage of two digits, from ten on as a multiple."""
+    if part >= 9.95:
+        return f"{float(f'{part:.2g}'):.7g} times"
+    return f"{float(f'{100 * part:.2g}'):g} %"
 
 
 def remarked(pair: Pair) -> str:
@@ -267,14 +267,18 @@ def next_step(report: Report) -> str:
     if not failing:
         return ""
     sampled = report.coverage.inputs_measured < report.coverage.inputs and _is_sample(report.coverage)
-    return _where(failing) + (" Inputs outside of the sample may be wrong too." if sampled else "")
+    if sampled:
+        return _where(failing) + " Inputs outside of the sample may be wrong too."
+    names = {f.endpoint for f in failing}
+    more = any(pair.together and pair.endpoint in names and pair.counts.get(Status.UNDECIDED) for pair in report.pairs)
+    return _where(failing, more) + (" More entries may be wrong than these." if more else "")
 
 
 def _is_sample(coverage: Coverage) -> bool:
     return any(taken < size for taken, size in coverage.elements.values())
 
 
-def _where(failing: Sequence[Finding]) -> str:
+def _where(failing: Sequence[Finding], are_there_more: bool = False) -> str:
     """Return what the failing entries have in common, which says where in the code to look."""
     first = failing[0]
     columns = {(f.input, f.input_index) for f in failing}
@@ -282,6 +286,8 @@ def _where(failing: Sequence[Finding]) -> str:
     inputs, outputs = {f.input for f in failing}, {f.output for f in failing}
     subject = f"how {first.endpoint} computes" if len({f.endpoint for f in failing}) == 1 else "what computes"
     entry = f"d {element(first.output, first.output_index)} / d {element(first.input, first.input_index)}"
+    if are_there_more:  # what a few have in common says little of the rest
+        return f"Next: look at {subject} {entry}."
     if len(failing) == 1:
         return f"Next: one entry is wrong; look at {subject} {entry}."
     if len(columns) == 1:

@@ -171,6 +171,74 @@ def test_where_no_pattern_is_seen_the_report_says_so():
         fdcheck.verify(lambda x: matrix @ x, np.ones(60), jvp=lambda x, t: matrix @ t, sparsity="guess")
 
 
+def squares_and(*entries):
+    """Return the squares of u, with other entries added to single outputs."""
+
+    def apply(u):
+        result = u**2
+        for i, j, slope in entries:
+            result[i] += slope * u[j]
+        return result
+
+    return apply
+
+
+def diagonal(u):
+    return sparse.diags_array(2 * u).tocsr()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_two_entries_missing_in_one_row_of_a_group_are_named(seed):
+    """Their sum leads to neither: a place between them was named, which agreed alone, and the check passed."""
+    apply = squares_and((10, 500, 3.0), (10, 1700, 2.0))
+    report = fdcheck.verify(apply, U, jacobian=diagonal, seed=seed)
+    assert (report.verdict, failing(report)) == ("fail", [(10, 500), (10, 1700)]), str(report)
+    assert "not in the pattern: d y[10] / d x[500], d y[10] / d x[1700]" in report.notes[-1]
+
+
+def test_two_entries_missing_in_a_row_that_has_none_in_the_pattern_are_named():
+    def without_its_own(u):
+        matrix = diagonal(u).tolil()
+        matrix[10, 10] = 0
+        return matrix.tocsr()
+
+    def apply(u):
+        result = u**2
+        result[10] = 3 * u[500] + 2 * u[1700]
+        return result
+
+    report = fdcheck.verify(apply, U, jacobian=without_its_own)
+    assert (report.verdict, failing(report)) == ("fail", [(10, 500), (10, 1700)])
+
+
+def test_no_entry_is_accused_that_is_right_where_every_row_lacks_two():
+    def apply(u):
+        return u**2 + 3 * np.roll(u, 30) + 2 * np.roll(u, -50)
+
+    report = fdcheck.verify(apply, U, jacobian=diagonal)
+    assert report.verdict == "fail"
+    named = failing(report)
+    assert named
+    assert all((i - j) % N in (30, N - 50) for i, j in named)
+    assert any(f.status is Status.UNDECIDED and "were not told apart" in f.message for f in report.findings)
+    assert report.pairs[0].counts["undecided"] >= N - 100
+
+
+def test_inputs_at_a_bound_are_looked_at_beside_the_groups():
+    u = np.where(np.arange(N) % 3 == 0, 0.0, U)
+
+    def lacks_those_at_zero(u):
+        return sparse.diags_array(2 * u + (u > 0)).tocsr()
+
+    def full(u):
+        return sparse.diags_array(2 * u + 1).tocsr()
+
+    assert fdcheck.verify(lambda u: u**2 + u, u, jacobian=full, bounds=(0, 10)).passed
+    report = fdcheck.verify(lambda u: u**2 + u, u, jacobian=lacks_those_at_zero, bounds=(0, 10))
+    assert report.verdict == "fail"
+    assert all(i == j and u[i] == 0 for i, j in failing(report))
+
+
 def test_several_entries_of_one_row_and_group_are_found():
     matrix = exact(U).tolil()
     for column in (600, 903, 1500):  # 600 and 903 share a group with each other and with the diagonal of row 300

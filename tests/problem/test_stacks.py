@@ -289,3 +289,18 @@ def test_time_may_be_up_between_two_stacks(monkeypatch):
     assert report.verdict is Verdict.INCONCLUSIVE
     assert any("time_limit" in note for note in report.notes)
     assert 0 < report.pairs[0].counts["agrees"] < 16
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_matrix_product_of_a_stack_that_is_rounded_otherwise_remembers_nothing(seed):
+    """A library multiplies a matrix with one vector in another order than with two; last bits are no hidden state."""
+    draw = np.random.default_rng(seed)
+    x, weights = draw.normal(size=300), draw.normal(size=(30, 300))
+    report = fdcheck.verify(
+        lambda x: weights @ np.sin(x),
+        x,
+        vjp=lambda x, ct: (weights * np.cos(x)).T @ ct,
+        execution=Execution(batched=lambda stack: np.sin(stack) @ weights.T),
+        max_evals=3,
+    )
+    assert report.passed, str(report)
