@@ -82,8 +82,10 @@ def _breaches(product: Linear, v: Asked, w: Asked, total: Asked, in_parts: bool)
         if off:
             text = f"{name} of {factor:g} v is not {factor:g} times that of v; it differs {off}"
             yield _finding(product, text + _size_likeness(answer, v.product, factor), v=v.vector)
+        del answer
     zero = np.zeros(product.into.size)
-    nothing = np.where(np.isfinite(v.product), product(zero), 0.0)
+    nothing = product(zero)
+    nothing[~np.isfinite(v.product)] = 0.0
     off = difference(product, nothing, np.zeros(product.out.size), product.rounding(v.terms) + still)
     if off:
         yield _finding(product, f"{name} of zeros is not zero; it differs {off}", zeros=zero)
