@@ -50,6 +50,8 @@ def merged(reports: Sequence[Report], notes: Sequence[str] = ()) -> Report:
             sum(c.outputs_measured for c in cover),
             tuple(dict.fromkeys(path for c in cover for path in c.carried)),
             elements,
+            sum(c.together for c in cover),
+            reports[0].coverage.method,
         ),
         sensitivity=max(seen, default=float("nan")),
         typical=max((report.typical for report in reports if math.isfinite(report.typical)), default=float("nan")),

@@ -160,3 +160,20 @@ def test_the_time_may_be_up_at_x0_already(clock):
     report = fdcheck.verify(apply, X0, vjp=vjp, execution=Execution(time_limit=0.5))
     assert report.verdict is fdcheck.Verdict.INCONCLUSIVE
     assert report.applies == 1
+
+
+def test_nothing_is_sampled_after_the_time_is_up_and_what_was_not_measured_is_a_dash():
+    draw = np.random.default_rng(3)
+    x, weights = draw.normal(size=1500), draw.normal(size=(3, 1500))
+    report = fdcheck.verify(
+        lambda x: np.tanh(weights @ x),
+        x,
+        vjp=lambda x, ct: ((1 - np.tanh(weights @ x) ** 2)[:, None] * weights).T @ ct,
+        execution=fdcheck.Execution(time_limit=1e-9),
+    )
+    assert (report.verdict, report.coverage.inputs_measured) == ("inconclusive", 0)
+    assert [f.status for f in report.findings] == ["undecided"]
+    assert np.isnan(report.sensitivity)
+    assert "noticed  " not in str(report).split("Pairs")[0]
+    assert "nan" not in str(report)
+    assert "inf " not in str(report)

@@ -160,3 +160,19 @@ def test_options_reach_both_orders():
     assert not check(**loose).passed
     assert check(**loose, rtol=0.1).passed
     assert check(**RIGHT, rtol=1e-4, atol=1e-6, seed=3, profile="strict").passed
+
+
+def test_more_inputs_than_are_moved_alone_are_moved_together_in_both_orders():
+    draw = np.random.default_rng(0)
+    x, weights = draw.normal(size=1500), draw.normal(size=1500)
+    off = np.where(np.arange(1500) == 77, 1.5, 1.0)
+    for factor, places in ((1.0, []), (off, [((77,), (77,))])):
+        report = fdcheck.verify_second_order(
+            lambda x: np.sum(weights * x**3) / 3,
+            x,
+            vjp=lambda x, c: c * weights * x**2,
+            hvp=lambda x, t, factor=factor: 2 * weights * x * t * factor,
+        )
+        assert [(f.output_index, f.input_index) for f in report.findings] == places
+        assert report.coverage.together == 3000
+        assert report.coverage.method.startswith("probe")

@@ -111,7 +111,7 @@ def check(problem: Problem, claims: Claims, settings: Settings, limits: Limits, 
         outcome.pairs = [pair for pair in outcome.pairs if pair.input != leaf.path]
         probes += _look_together(problem, claims, settings, limits, noise, own, what, True, outcome)
     is_enough = all(stands_alone(one) for one in probes) or any(one.alone for one in probes)
-    if settings.method == "probe" or is_enough:
+    if settings.method == "probe" or is_enough or problem.is_spent:
         return
     outcome.plan, outcome.pairs = sample(problem, plan, settings), []
     problem.budget.expected += expected_applies(outcome.plan, settings)

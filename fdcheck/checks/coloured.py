@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,14 +120,14 @@ class _Entries:
 
 def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, settings: Settings) -> list[Pair]:
     """Return one summary per endpoint, output path and input path of the entries of a pattern and those off it."""
-    entries = colours.pattern.tocoo()
-    rows, columns = np.asarray(entries.row, np.int64), np.asarray(entries.col, np.int64)
+    held = colours.pattern.tocoo()
+    rows, columns = np.asarray(held.row, np.int64), np.asarray(held.col, np.int64)
     is_moved = found.direction[columns] != 0  # not those at a bound
     rows, columns = rows[is_moved], columns[is_moved]
     group, moved = colours.group[columns], found.direction[columns]
-    block = _blocks(problem, rows, columns)
     rtol_out, rtol_in = default_rtol(problem, settings.rtol)
     rtol = np.maximum(rtol_out[rows], rtol_in[columns])
+    block = _blocks(problem, rows, columns)
     pairs = []
     for e, name in enumerate(found.names):
         claims, slope, error = found.claims[e, group, rows], found.slope[group, rows], found.error[group, rows]
@@ -135,7 +135,7 @@ def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, setting
         wrong = {(entry.row, entry.column): entry for entry in found.wrong if entry.endpoint == name}
         was_off = code == kernels.DISAGREES
         extra = _judged_alone(found, name, rows, columns, code, wrong)
-        open_rows = {(group, row) for k, group, row in sums_left_open(colours, found) if k == e}
+        open_rows = {(g, row) for k, g, row in sums_left_open(colours, found) if k == e}
         for k in np.flatnonzero(was_off):
             if (int(group[k]), int(rows[k])) in open_rows and code[k] != kernels.DISAGREES:
                 code[k] = kernels.NOISE  # undecided
@@ -147,12 +147,12 @@ def pairs_of_groups(problem: Problem, colours: Colours, found: Coloured, setting
         excess[np.isnan(excess)] = 0.0
         is_spoiled = was_off & (code != kernels.DISAGREES)  # the sum is that of another entry too
         excess[is_spoiled], noticed[is_spoiled] = 0.0, np.nan
-        of_name = _Entries(name, rows, columns, moved, claims, slope, error, code, excess, noticed)
+        entries = _Entries(name, rows, columns, moved, claims, slope, error, code, excess, noticed)
         added = _blocks(problem, *np.array(extra, np.int64).reshape(-1, 2).T)
         for b in np.unique(np.append(block, added)):
             own = np.flatnonzero(block == b)
             off = [place for place, of_block in zip(extra, added, strict=True) if of_block == b]
-            pairs.append(_pair(problem, of_name, own, len(off)) if own.size else _off_pair(problem, name, off, wrong))
+            pairs.append(_pair(problem, entries, own, len(off)) if own.size else _off_pair(problem, found, name, off))
     return pairs
 
 
@@ -194,13 +194,11 @@ def _pair(problem: Problem, entries: _Entries, own: NDArray[np.intp], added: int
     )
 
 
-def _off_pair(
-    problem: Problem, name: str, places: Sequence[tuple[int, int]], wrong: Mapping[tuple[int, int], Entry]
-) -> Pair:
+def _off_pair(problem: Problem, found: Coloured, name: str, places: Sequence[tuple[int, int]]) -> Pair:
     """Return the summary of a block of which the pattern has no entry, although some are not zero."""
     row, column = places[0]
     output, source = problem.outputs.leaf_at(row), problem.inputs.leaf_at(column)
-    entry = wrong.get((row, column))
+    estimate, error = _estimate(found, row, column)
     return Pair(
         endpoint=name,
         output=output.path,
@@ -208,14 +206,22 @@ def _off_pair(
         entries=len(places),
         counts={str(Status.DISAGREES): len(places)},
         claimed=0.0,
-        estimated=math.nan if entry is None else entry.estimated,
-        error=math.nan if entry is None else entry.error,
+        estimated=estimate,
+        error=error,
         eps=math.nan,
         output_index=output.index(row),
         input_index=source.index(column),
         excess=math.inf,
         sensitivity=math.nan,
     )
+
+
+def _estimate(found: Coloured, row: int, column: int) -> tuple[float, float]:
+    """Return what was measured of an entry off the pattern, alone or in its group, and the error bar."""
+    for part, _, alone in found.alone:
+        if int(part.columns[0]) == column:
+            return float(alone.measurement.estimate[row, 0]), float(alone.measurement.error[row, 0])
+    return next((e.estimated, e.error) for e in found.wrong if (e.row, e.column) == (row, column))
 
 
 def _judged_alone(

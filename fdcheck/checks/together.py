@@ -156,7 +156,7 @@ def _pair(view: View, residual: Residual, probe: Probe, output: Leaf, source: Le
     sums = slice(None) if view.is_mixed else rows
     known = view.known(probe.slope)[sums]
     typical = _typical_sizes(view, slice(source.start, source.stop), probe)
-    shown = noticed(view, residual, typical)[sums]
+    shown = np.where(known, noticed(view, residual, typical)[sums], np.nan)
     room = np.maximum(residual.bar + SHARP * residual.allowed, np.finfo(float).tiny)[sums]
     excess = np.abs(residual.value[sums]) / room
     worst = int(np.argmax(excess))
@@ -183,7 +183,7 @@ def _pair(view: View, residual: Residual, probe: Probe, output: Leaf, source: Le
         counts={status: number for status, number in counts.items() if number},
         claimed=claimed,
         estimated=measured,
-        error=float(residual.bar[sums][worst]),
+        error=float(residual.bar[sums][worst]) if known[worst] else math.inf,
         eps=math.nan,
         output_index=index,
         input_index=(),

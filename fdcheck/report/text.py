@@ -188,7 +188,7 @@ def _table(pairs: Sequence[Pair], width: int) -> Iterator[str]:
         if len(name) > name_room:
             yield from _wrapped(name, width, "  ")
             name = ""
-        values = f"{pair.claimed:>10.4g} {pair.estimated:>10.4g} {pair.error:>6.1g} {_known(pair.tolerance):>7}"
+        values = f"{pair.claimed:>10.4g} {_measured(pair):>10} {_bar(pair):>6} {_known(pair.tolerance):>7}"
         yield f"  {name:{name_room}} {count:>{room}} {values} {_known(pair.eps):>7} {_noticed(pair):>9}"
         if words.remarked(pair):
             yield f"  {'':{name_room}} {words.remarked(pair)}"
@@ -202,10 +202,20 @@ def _stacked(pairs: Sequence[Pair], width: int) -> Iterator[str]:
             f"{shortened(pair.output)} / {shortened(pair.input)}: {pair.failures}/{pair.entries} failed", width, "  "
         )
         numbers = (
-            f"claimed {pair.claimed:.4g}, measured {pair.estimated:.4g} +- {pair.error:.1g}, allowed "
+            f"claimed {pair.claimed:.4g}, measured {_measured(pair)} +- {_bar(pair)}, allowed "
             f"{_known(pair.tolerance)}, step {_known(pair.eps)}, noticed {_noticed(pair)}{f'; {also}' if also else ''}"
         )
         yield from _wrapped(numbers, width, "    ", 0)
+
+
+def _measured(pair: Pair) -> str:
+    """Return what was measured, a dash where nothing was."""
+    return "-" if math.isnan(pair.estimated) else f"{pair.estimated:.4g}"
+
+
+def _bar(pair: Pair) -> str:
+    """Return an error bar, a dash where there is none."""
+    return f"{pair.error:.1g}" if math.isfinite(pair.error) else "-"
 
 
 def _known(value: float) -> str:

@@ -263,3 +263,18 @@ def test_a_block_that_the_pattern_leaves_out_whole_fails():
     found = {(f.output, f.output_index, f.input, f.input_index) for f in report.findings}
     assert found == {("v", (k,), "a", (k,)) for k in range(3)}
     assert [pair.failures for pair in report.pairs if (pair.output, pair.input) == ("v", "a")] == [3]
+
+
+def test_a_block_that_the_pattern_leaves_out_shows_what_was_measured_in_it():
+    """Two entries a row add up, so columns are measured alone: their numbers stand in the pair."""
+
+    def apply(x):
+        return {"u": x["a"] ** 2, "v": np.sin(x["b"]) + 0.7 * x["a"][:3] + 0.4 * x["a"][30:33]}
+
+    x0 = {"a": np.linspace(1, 2, 60), "b": np.linspace(0.1, 0.5, 3)}
+    diagonal = np.concatenate([2 * x0["a"], np.cos(x0["b"])])
+    report = fdcheck.verify(apply, x0, jacobian=lambda x: sparse.diags_array(diagonal, format="csr"))
+    (pair,) = [pair for pair in report.pairs if (pair.output, pair.input) == ("v", "a")]
+    assert pair.failures == 6, str(report)
+    assert pair.estimated == pytest.approx(0.7, rel=1e-6) or pair.estimated == pytest.approx(0.4, rel=1e-6)
+    assert "nan" not in str(report)
