@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -235,7 +234,8 @@ def asked_again(
     if isinstance(held, str):
         remark, held = f"at a far point, where hidden state is looked for: {held}", None
     again = read(ask(problem.structure()))
-    noise, told = np.abs(again - first), off(again)
+    is_same = np.array_equal(again, first)  # as a rule, and then there is nothing to weigh
+    noise, told = (np.zeros(1), "") if is_same else (np.abs(again - first), off(again))
     if not told:
         if held is None or _digest(read(held[0])) == held[1]:
             return Second(None, noise, remark)
@@ -253,7 +253,7 @@ def asked_again(
 
 def _held(
     ask: Callable[[Any], Any], read: Callable[[Any], Values], problem: Problem, far: Values
-) -> tuple[Any, bytes] | str:
+) -> tuple[Any, tuple[int, int]] | str:
     """Return a result at a far point with a digest of its numbers, or what went wrong there."""
     try:
         result = ask(problem.structure(far))
@@ -262,6 +262,7 @@ def _held(
         return breach.finding.message
 
 
-def _digest(values: Values) -> bytes:
-    """Return what tells numbers from others, without keeping them."""
-    return hashlib.blake2b(np.ascontiguousarray(values).data).digest()
+def _digest(values: Values) -> tuple[int, int]:
+    """Return what tells numbers from others, without keeping them: the sum and the parity of their bits."""
+    bits = np.ascontiguousarray(values, np.float64).reshape(-1).view(np.uint64)
+    return int(np.add.reduce(bits)), int(np.bitwise_xor.reduce(bits))
