@@ -117,12 +117,13 @@ def _typical_sizes(view: View, columns: slice, probe: Probe) -> NDArray[np.float
     moved = probe.direction[columns]
     count = max(1, int(np.count_nonzero(moved)))
     if view.gradients is None:
+        whole = int(np.count_nonzero(probe.direction)) or 1
+        if view.matrix is None or count == whole:
+            return view.size / math.sqrt(whole)
         own = np.zeros_like(probe.direction)
         own[columns] = moved
-        sizes = None if view.matrix is None else view.matrix.sizes(own)
-        if sizes is not None:
-            return np.asarray(sizes / math.sqrt(count))
-        return view.size / math.sqrt(np.count_nonzero(probe.direction) or 1)
+        sizes = view.matrix.sizes(own)
+        return view.size / math.sqrt(whole) if sizes is None else np.asarray(sizes / math.sqrt(count))
     step = max(1, len(moved) // _SOME)
     terms = np.abs(view.gradients[:, columns][:, ::step] * moved[::step])
     known = np.where(np.isfinite(terms) & (moved[::step] != 0), terms, np.nan)
