@@ -15,7 +15,7 @@ from fdcheck.checks.elementwise import Elementwise, Limits, measure
 from fdcheck.checks.evidence import add_evidence
 from fdcheck.checks.findings import compared, entry_findings
 from fdcheck.checks.pairs import merged_pairs, pairs_of
-from fdcheck.checks.plan import Plan, expected_applies, sample, whole
+from fdcheck.checks.plan import Plan, asks_for_columns, expected_applies, sample, whole
 from fdcheck.checks.probing import Members, Probe, members_at_bounds, probe
 from fdcheck.checks.together import blunt_leaves, factors_of, pairs_together, stands_alone, told
 from fdcheck.checks.widening import widened
@@ -132,8 +132,7 @@ def _look_for_pattern(problem: Problem, claims: Claims, settings: Settings, limi
 
 def _colours(claims: Claims, settings: Settings) -> Colours | None:
     """Return groups of columns where a sparse pattern is known and moving groups costs less than moving columns."""
-    asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
-    if settings.method != "auto" or claims.hides_entries or any(option is not None for option in asked):
+    if settings.method != "auto" or claims.hides_entries or asks_for_columns(settings):
         return None
     pattern = claims.pattern
     if pattern is None:
@@ -193,7 +192,8 @@ def _look_at_columns(
     """Measure the columns of a plan alone, so many at once as fit, and return whether an entry disagrees."""
     width = max(1, _AT_ONCE // max(1, problem.outputs.size))
     pairs: list[Pair] = []
-    fails = False
+    fails, is_one_turn = False, len(plan.columns) <= width
+    of_all = noise if is_one_turn else noise or _noise_of_all(problem, limits, settings)
     for first in range(0, len(plan.columns), width):
         columns = plan.columns[first : first + width]
         part = problem.narrowed(columns)
@@ -201,8 +201,8 @@ def _look_at_columns(
         if not claimed.matrix.size:
             break
         own = limits.of_few(columns)
-        known = None if len(columns) == len(plan.columns) else (noise or _noise_of_all(problem, limits, settings))
-        found = measure(part, claimed, settings, own, whole(part), known and known.of_few(columns), noise)
+        known = None if is_one_turn or of_all is None else of_all.of_few(columns)
+        found = measure(part, claimed, settings, own, whole(part), known, noise)
         outcome.scatter = max(outcome.scatter, found.rules.noise.scatter)
         outcome.measured += len(columns) if plan.is_whole else measured_columns(found.measurement)
         pairs += _compare(part, claimed, found, outcome)

@@ -30,6 +30,9 @@ _LEAST = 8
 _FIXED = 50
 """Applies that do not grow with the sample: x0 and its noise (10 to 52), and a probe of what is not in the sample."""
 
+_FAR = 2
+"""Applies that the search for hidden state takes: a far point, and x0 again."""
+
 _EACH = {1: 6, 2: 10}
 """Applies that a real input coordinate is given in a plan, by the least number of steps: twice what a smooth right
 claim costs, since what is left over helps in doubtful entries."""
@@ -92,9 +95,8 @@ def planned(problem: Problem, settings: Settings) -> Plan:
     n, m = problem.inputs.size, problem.outputs.size
     most, rows = settings.max_evals or SMALL, settings.max_output_samples or (SMALL if m <= SMALL else _ROWS)
     chosen_rows, _ = _sample(problem.outputs, rows, settings.seed)
-    asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
-    is_free = all(option is None for option in asked)
-    if settings.method == "probe" or (settings.method == "auto" and is_free and n > SMALL):
+    is_free = settings.method == "auto" and not asks_for_columns(settings)
+    if settings.method == "probe" or (is_free and n > SMALL):
         why = "asked for" if settings.method == "probe" else f"there are {n} inputs, more than {SMALL}"
         return Plan(np.empty(0, np.int64), chosen_rows, {}, n, m, f"probe: all inputs moved together ({why})")
     if settings.max_applies is not None:
@@ -103,6 +105,12 @@ def planned(problem: Problem, settings: Settings) -> Plan:
     is_whole = len(columns) == n
     what = "every input moved alone" if is_whole else "a sample of inputs moved alone, the others together"
     return Plan(columns, chosen_rows, elements, n, m, f"elementwise: {what}")
+
+
+def asks_for_columns(settings: Settings) -> bool:
+    """Return whether an option is set that says how inputs are moved one by one."""
+    asked = (settings.max_evals, settings.max_applies, settings.eps, settings.eps_for or None)
+    return any(option is not None for option in asked)
 
 
 def sample(problem: Problem, plan: Plan, settings: Settings) -> Plan:
@@ -116,7 +124,7 @@ def expected_applies(plan: Plan, settings: Settings) -> int:
     """Return about how often apply is called for a smooth right claim; more where something is in doubt."""
     each = 8 if settings.full_accuracy else 2 * settings.least_steps
     noise = 18 if 0 < len(plan.columns) < plan.size else 9
-    return 3 + noise + each * len(plan.columns) + (0 if plan.is_whole else 4)
+    return 1 + _FAR + noise + each * len(plan.columns) + (0 if plan.is_whole else 4)
 
 
 def whole(problem: Problem) -> Plan:

@@ -7,6 +7,7 @@ import pytest
 
 import fdcheck
 from fdcheck import Status
+from fdcheck.checks import checking
 
 N = 50_000
 DRAW = np.random.default_rng(5)
@@ -192,6 +193,20 @@ def test_methods_can_be_forced_and_the_report_says_which_it_was():
     assert alone.coverage.together == 1170
     with pytest.raises(fdcheck.InvalidInput, match="method: expected one of auto, elementwise, probe, got 'guess'"):
         fdcheck.verify(total, x0, vjp=changed(gradient, []), method="guess")
+
+
+def test_a_jacobian_measured_in_turns_costs_no_more_and_loses_nothing(monkeypatch):
+    x0 = np.linspace(0.1, 1, 60)
+    wrong = np.diag(np.cos(x0))
+    wrong[50, 50] *= 1.1
+    at_once = fdcheck.verify(np.sin, x0, jacobian=lambda x: np.diag(np.cos(x)))
+    monkeypatch.setattr(checking, "_AT_ONCE", 20 * 60)
+    in_turns = fdcheck.verify(np.sin, x0, jacobian=lambda x: np.diag(np.cos(x)))
+    assert in_turns.passed
+    assert in_turns.pairs[0].entries == 60 * 60
+    assert in_turns.applies <= at_once.applies
+    report = fdcheck.verify(np.sin, x0, jacobian=lambda x: wrong)
+    assert [(f.output_index, f.input_index) for f in report.findings] == [((50,), (50,))]
 
 
 def test_float32_sums_that_hide_single_entries_are_looked_at_one_by_one():
